@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 def _check(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a GOPA session's `[parameters]` by the rules of a protocol version; return them or the issues."""
+    """Check a GOPA session's `[parameters]` by a protocol version; return them, or None with the faults."""
     from smpc_dp.capabilities.gopa.check import check_for_version
 
     return check_for_version(version, parameters, parties)
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
-    """Return how the parties connect: to each other ("direct") or through the aggregator."""
+    """Return how the parties connect: "direct" (to each other) or "aggregator", as the parameters ask."""
     return "direct" if is_direct(parameters) else "aggregator"
 
 
@@ -81,7 +81,7 @@ async def _open_direct(
 
 
 def _states(parameters: GopaParameters) -> Any:
-    """Return the Python module with the party's and the aggregator's functions for these parameters."""
+    """Return the module whose `party` and `aggregator` make the state machines for these parameters."""
     if parameters.is_logged:
         from smpc_dp.capabilities.gopa.verifiable import states as verifiable
 

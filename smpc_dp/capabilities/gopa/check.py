@@ -21,7 +21,7 @@ from smpc_dp.privacy.guarantee import BUDGET
 def check_for_version(
     version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check the `[parameters]` of a GOPA session by a protocol version's rules; return them or the issues."""
+    """Check `[parameters]` of a GOPA session by a version's rules; return them, or None with the faults."""
     if version == VERSION:
         return check_gopa(parameters, parties)
     logged = version in AUDITED_VERSIONS
@@ -35,7 +35,7 @@ def check_for_version(
 def check_gopa(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check the `[parameters]` of a GOPA session, verifiable or not; return them or every fault found."""
+    """Check `[parameters]` of a GOPA session; return them with planned noise, or None with every fault."""
     verifiable = is_verifiable(parameters)
     # Of the modules below a session needs one alone.
     if BUDGET in parameters and not verifiable:

@@ -127,7 +127,7 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 
 
 def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
-    """After the start: draw neighbours, make a masking key, and send commitments to both."""
+    """Draw neighbours and a masking key once the run starts; send all parties commitments to both."""
     run_id, drawn, sent = draw(peer, state)
     return Transition(
         AwaitMerkleCommitment(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent
@@ -180,7 +180,7 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
 
 
 def _other_start(peer: DirectPeer, state: DirectState, body_hash: bytes, signature: bytes) -> SmpcError:
-    """Return the error that a start message shows a hello of this party that the party did not send.
+    """Return the error for a start with another hello of this party: forged, or of an earlier process.
 
     One that the party has signed was said by an earlier process without a saved state. The coordinator has
     answered it, and is not at fault.
@@ -274,7 +274,7 @@ def _edges(revealed: Mapping[int, Revealed]) -> dict[int, tuple[int, ...]]:
 def _neighbourhood(
     peer: DirectPeer, members: PartySet, revealed: Mapping[int, Revealed], advertised: Advertised
 ) -> Graph:
-    """Return the neighbours of this party in the graph that follows from the revealed draws."""
+    """Return this party's part of the graph: participants, its neighbours, and their masking keys."""
     own = tuple(party for party in advertised.neighbours if party in members)
     drew_me = tuple(party for party, opened in revealed.items() if peer.index in opened.drawn)
     mask_keys = {party: revealed[party].mask_key for party in sorted({*own, *drew_me})}
@@ -285,7 +285,7 @@ def _neighbourhood(
 
 
 def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
-    """Return the body of the message that the coordinator sent to this party in a step of the run."""
+    """Return the body of the coordinator's message of a step; raise PeerFault if it is of another run."""
     letter = state.inbox.letters[step][peer.coordinator]
     if letter.run_id != state.run_id:
         raise peer.refuse(f"sent '{step}' of another run", Check.OTHER_RUN)
@@ -295,7 +295,7 @@ def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
 def members_of(
     peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, reason: str
 ) -> PartySet:
-    """Decode a set of parties; raise if too small, not in `within`, or without this party or coordinator."""
+    """Decode parties; raise PeerFault if too few, not in `within`, or without this party or coordinator."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
         raise peer.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
@@ -325,7 +325,7 @@ def _check_bodies(
     members: PartySet,
     reason: str,
 ) -> dict[int, bytes]:
-    """Check the members' signatures over their message bodies of a step; return the bodies by member."""
+    """Return members' message bodies of a step, by member; raise PeerFault unless each is signed."""
     if len(bodies) != len(members):
         raise peer.refuse(f"{reason} does not have one message for each party", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))

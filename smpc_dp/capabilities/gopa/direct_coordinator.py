@@ -127,7 +127,7 @@ def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[i
 
 
 def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
-    """Record in the coordinator's state that a party is excluded from the run, and for which error."""
+    """Exclude a party from the run for an error: count it as lost, and note the error as diagnostics."""
     state.inbox.excluded[party] = error
     state.inbox.gone[party] = None
     state.inbox.note(error)
@@ -141,7 +141,7 @@ def _notify_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
 def _notify_left_out(
     peer: DirectPeer, state: DirectState, before: Iterable[int], left: Collection[int], step: str
 ) -> list[Envelope]:
-    """Return messages that tell parties of the earlier set that the new set leaves out of the run."""
+    """Return messages that tell each party in `before`, and not in `left`, that it is out of the run."""
     sent = []
     for party in before:
         if party not in left:
@@ -169,7 +169,7 @@ def _check_enough(
 def _keep_hello(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a party's hello; reply to a late hello, one time, that its sender is excluded from the run."""
+    """Store a party's hello; queue, once, the reply to a late hello that its sender is out of the run."""
     inbox = state.inbox
     sent = keep(peer, state, party, envelope, body_hash)
     if not state.run_id or party in inbox.answered:
@@ -197,7 +197,7 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 
 
 def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
-    """Start the run with the parties that ask for this operation, and draw this party's own neighbours."""
+    """Start the run without parties that ask for another operation; draw this party's neighbours."""
     inbox, operation = state.inbox, peer.context.operation
     for party, letter in _heard(peer, state, peer.everyone).items():
         try:
@@ -320,7 +320,7 @@ def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: i
 
 
 def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
-    """Return which publications each party has received; record proof against authors of two versions."""
+    """Return which publications each party reports to have; leave out wrong reports, and note them."""
     known, held = dict(mine), {}
     for party, letter in peer.letters(state, d.HELD, others(peer, state)).items():
         try:
@@ -333,7 +333,7 @@ def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Lett
 def _read_held(
     peer: DirectPeer, state: CollectHeld, party: int, body: bytes, known: dict[int, Letter]
 ) -> PartySet:
-    """Decode a party's report of the publications it has received; raise PeerFault if the report is wrong."""
+    """Return whose vectors a party reports to have; raise PeerFault for a wrong report; store its proofs."""
     name, size = peer.name_of(party), m.SIGNATURE_BYTES
     message = decode(body, d.Held, name)
     held = PartySet.unpack(message.held, peer.parties, name)

@@ -79,7 +79,7 @@ def has_signed(
 def check_signed(
     peer: DirectPeer, state: DirectState, step: str, party: int, body_hash: bytes, signature: bytes
 ) -> None:
-    """Check the signature of a message that the coordinator passes on; record a conflicting second version.
+    """Raise PeerFault unless a party has signed a message that the coordinator shows; convict on two.
 
     Raises:
         PeerFault: the party did not sign it; names the coordinator.
@@ -155,7 +155,7 @@ def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) 
 
 
 def note_hidden(peer: DirectPeer, state: DirectState, step: str, members: Collection[int] | PartySet) -> None:
-    """Record which parties the coordinator left out of a set although their message arrived.
+    """Note in diagnostics which parties the coordinator left out of a set though their message came.
 
     They, or the coordinator, are at fault.
     """

@@ -21,7 +21,7 @@ SMALL = 4096
 
 
 def most_bytes(peer: DirectPeer, step: str) -> int:
-    """Return the greatest size in bytes that a message of a step may have."""
+    """Return the greatest size in bytes of a message of a step; `sys.maxsize` for the coordinator's."""
     encoding, proofs = peer.parameters.encoding, 256 * peer.parties
     if step in (PUBLISH, d.FORWARD):
         return SMALL + encoding.ring_length * encoding.element_bytes
@@ -36,7 +36,7 @@ def most_bytes(peer: DirectPeer, step: str) -> int:
 def keep(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Store a party's first message in a step; raise PeerFault, with proof, for a second that differs."""
+    """Store a party's message; return messages to send; raise PeerFault for a second that differs."""
     inbox, step, letter = state.inbox, envelope.step, letter_of(envelope, body_hash)
     known = inbox.letter(step, party)
     if step == m.HELLO and not state.run_id:
@@ -61,7 +61,7 @@ def keep(
 def _keep_proposal(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Store a message of the coordinator, and compare it with the versions that other parties have shown."""
+    """Store the coordinator's message, compare it with versions others showed; return what to send."""
     _check_coordinates(peer, party, envelope)
     is_first = state.inbox.letter(envelope.step, party) is None
     sent = keep(peer, state, party, envelope, body_hash)
@@ -73,7 +73,7 @@ def _keep_proposal(
 def _keep_forwarded(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a party's noisy vector that the coordinator passes on."""
+    """Store a party's noisy vector that the coordinator passes on; return no messages."""
     _check_coordinates(peer, party, envelope)
     forward = decode(envelope.body, d.Forward, envelope.sender)
     if envelope.run_id != state.run_id:

@@ -80,7 +80,7 @@ class DirectParameters(GopaParameters, frozen=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of GOPA that may set `topology`; return the parameters or the issues.
+    """Check `[parameters]` of GOPA that may set `topology`; return parameters, or None with the faults.
 
     "relay" is the default. With "direct" there are parties alone: at most MAX_PARTIES, whose vectors together
     have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
@@ -128,7 +128,7 @@ def without_relay(checked: GopaParameters) -> DirectParameters:
 
 
 def direct_plan(plan: SecAggPlan, session: SessionNoise) -> tuple[SecAggPlan, SessionNoise]:
-    """Return the plan with the quorum that runs without an aggregator need, and the assumption on noise."""
+    """Return the plan with the quorum for runs without an aggregator, and the noise with its assumption."""
     # An aggregator signs no set. A coordinator does, so two quorums must share another honest party.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.
     quorum = (plan.parties + max(plan.max_corrupt, 1)) // 2 + 1

@@ -141,7 +141,7 @@ def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
 
 
 def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
-    """Take the coordinator's list of vectors that count, and wait for those not yet received."""
+    """Check the coordinator's list of vectors that count; wait for those that have not arrived."""
     published = read_published(peer, state, state.agreed, state.held)
     after = AwaitForwarded(
         run_id=state.run_id,
@@ -188,7 +188,7 @@ def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int
 
 
 def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -> bytes | None:
-    """Return the body of a party's vector with the agreed hash, own or forwarded; None if it is missing."""
+    """Return the body of a party's vector with the agreed hash; None if missing, PeerFault if altered."""
     letter = state.inbox.letter(PUBLISH, party)
     if letter is not None and letter.body_hash == body_hash:
         return letter.body

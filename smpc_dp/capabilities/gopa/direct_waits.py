@@ -19,7 +19,7 @@ def _missing_proposal(peer: DirectPeer, state: DirectState) -> Collection[int]:
 
 
 def late_coordinator(peer: DirectPeer, state: DirectState) -> None:
-    """End the run with an error when the coordinator is late: no other party can take its place."""
+    """Raise TimeoutFault that names the coordinator: no other party can take its place."""
     raise TimeoutFault({peer.name_of(peer.coordinator)}, state.step, "it coordinates this request")
 
 

@@ -23,7 +23,7 @@ _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATT
 
 
 def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> list[Envelope]:
-    """Return messages that show the coordinator's message to all, if another party seems to have another."""
+    """Return messages that show all the coordinator's message, if `letter` seems to answer another one."""
     if step in (m.HELLO, *d.PROPOSALS) or not state.run_id:
         return []
     if letter.run_id != state.run_id:
@@ -35,7 +35,7 @@ def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> 
 
 
 def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -> list[Envelope]:
-    """Return messages that show the coordinator's to all, if a stored one seems to answer another version."""
+    """Return what `suspect` returns for all stored messages of a step; None means of every step."""
     return [
         envelope
         for kind, letters in state.inbox.letters.items()
@@ -46,7 +46,7 @@ def suspect_all(peer: DirectPeer, state: DirectState, step: str | None = None) -
 
 
 def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
-    """Return messages that show all other parties which message the coordinator sent to this party."""
+    """Return, once for a step, messages that show others the coordinator's message that came here."""
     letter = state.inbox.letter(step, peer.coordinator)
     if letter is None or step in state.inbox.shown or peer.coordinates:
         return []
@@ -59,7 +59,7 @@ def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
 def take_witness(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> tuple[()]:
-    """Compare a coordinator's message that another party shows with this party's version, now or later."""
+    """Compare a coordinator's message that a party shows with this party's own, or store it for later."""
     name, witness = envelope.sender, decode(envelope.body, d.Witness, envelope.sender)
     if witness.step not in d.PROPOSALS or not has_signed(
         peer, witness.run_id, witness.step, peer.coordinator, witness.body_hash, witness.signature
@@ -77,7 +77,7 @@ def take_witness(
 
 
 def compare_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
-    """Compare the coordinator's message of a step with all versions that other parties have shown."""
+    """Raise PeerFault if the coordinator's message differs from a version that another party showed."""
     for witness in state.inbox.witnesses.pop(step, {}).values():
         _compare(peer, state, witness, known)
 

@@ -42,7 +42,7 @@ class VerifiableView(LogView):
     )
 
     def verdict(self, _run: Run, report: Report) -> dict[str, str]:
-        """Return page texts: which parties count, and whether too many signed something false."""
+        """Return the page's notice, kind, title and text: how many parties count, and who is left out."""
         verdict = report.verdict
         counted, out = len(verdict.counted), [item.party for item in verdict.excluded]
         subject = "average is that" if verdict.answers is None else "answers are those"
@@ -58,7 +58,7 @@ class VerifiableView(LogView):
         return {"kind": "warning", "title": "The checks passed, and an assumption failed", "text": text}
 
     def result(self, report: Report) -> dict[str, object]:
-        """Return the log page's data on the result: the average, or the answers about records."""
+        """Return the log page's data on the average, or on answers about records; {} without a result."""
         result = report.verdict
         if result is None or result.average is None:
             return {}

@@ -98,7 +98,7 @@ class GopaParameters(CheckableParameters, frozen=True):
         return message.published if isinstance(message, Average) else None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:
-        """Return the number of pairs that an average says left noise; raise if it is impossible."""
+        """Return how many pairs an average says left noise; raise if impossible; 0 for another message."""
         if not isinstance(message, Average):
             return 0
         lost, counted = participants - len(survivors), message.residual_pairs
@@ -115,7 +115,7 @@ class GopaParameters(CheckableParameters, frozen=True):
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add pairwise noise to a vector, from the seed shared with each neighbour; it cancels in sums."""
+        """Add in place the pairwise noise of each seed shared with a neighbour, times its sign (1 or -1)."""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")
@@ -126,7 +126,7 @@ class GopaParameters(CheckableParameters, frozen=True):
                 ring_vector -= terms
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add this party's independent noise (eta) to its vector [Bellet 2021, Alg. 4.1, line 4]."""
+        """Add this party's independent noise (eta) in place [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
@@ -192,7 +192,7 @@ class GopaParameters(CheckableParameters, frozen=True):
         )
 
     def noise_distributions(self, survivors: int, residual_pairs: int) -> tuple[Part, ...]:
-        """Return the distributions of own and of pairwise noise, and how many terms there are of each."""
+        """Return (own noise, survivors) and (pairwise noise, residual_pairs): distributions, counts."""
         pairs = DiscreteGaussianDistribution(Fraction(self.session.pair_variance))
         return ((self.own_distribution, survivors), (pairs, residual_pairs))
 
@@ -300,7 +300,7 @@ Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of GOPA for this number of parties; return parameters or every fault.
+    """Check `[parameters]` of GOPA for this number of parties; return them, or None with every fault.
 
     `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
     """
@@ -310,7 +310,7 @@ def check_parameters(
 def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check parameters and plan their noise with a planner; return the parameters, or the issues found."""
+    """Check parameters and plan their noise by `planner`; return them, or None with every fault."""
     base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=GOPA, refused=REFUSED)
     elements, least = (0, 0) if base is None else (base.encoding.ring_length, base.plan.least_to_check)
     try:
@@ -325,7 +325,7 @@ def check_and_plan(
 
 
 def _form_without_check(good: Mapping[str, Any]) -> str | None:
-    """Return the setting because of which a total is not checked by parties, and why; None if none is."""
+    """Return text on the setting that rules out checked totals, and why; None if no setting does."""
     for key, needed, reason in (
         ("verifiable", False, "verifiable = true: parties commit and prove already"),
         ("topology", "relay", "topology = 'direct': each party adds up what it holds: it needs no check"),

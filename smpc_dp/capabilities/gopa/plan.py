@@ -79,7 +79,7 @@ def plan_session(
     roll_back: bool,
     hiding: float = 0.0,
 ) -> tuple[SecAggPlan, SessionNoise]:
-    """Return the plan with a graph between the parties, and the least noise on it for epsilon and delta.
+    """Return the plan with a graph, and the least noise on it for epsilon and delta; or raise ConfigError.
 
     Args:
         plan: of a secure sum with as many parties, dropouts and corrupt parties; its quorum is kept.
@@ -204,7 +204,7 @@ def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
 
 
 def _both_opened(plan: SecAggPlan) -> float:
-    """Bound the probability that dealt shares reveal both a party's self-mask and its pairwise terms."""
+    """Return a bound on the probability that shares open both a party's self-mask and pairwise terms."""
     logs = (plan.holders_log2, plan.graph_log2)
     return math.fsum(math.exp2(log) for log in logs if log is not None)
 
@@ -276,7 +276,7 @@ def assumption(plan: SecAggPlan, honest: int, luck: str, adversary: str = "the a
 
 
 def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan, OwnDraws | None]:
-    """Return the plan with the fewest neighbours that connect well enough, and the proof that they do.
+    """Return the plan with the fewest proven neighbours and the proof; else the complete graph and None.
 
     None: the complete graph, of which there is nothing to prove.
     """

@@ -139,7 +139,7 @@ def reach(request: Plan) -> float:
 
 
 def of_request(request: Plan, session: SessionNoise, good: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields for a request about records, whose noise is GOPA's own noise in place of shares."""
+    """Return the record fields of parameters: request with GOPA's own noise, public rows, hidden totals."""
     return {
         "request": request.with_variance(Fraction(session.own_variance)),
         "public_rows": records.public_rows(good),

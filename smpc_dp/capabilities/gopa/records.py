@@ -113,7 +113,7 @@ class DirectRecordParameters(GopaRecordParameters, DirectParameters, frozen=True
 def check_records(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of records by GOPA; return the planned parameters or every fault."""
+    """Check `[parameters]` of records by GOPA; return them with planned noise, or None with every fault."""
     checked, issues = records.check_record_settings(
         GopaRecordSettings,
         parameters,
@@ -157,7 +157,7 @@ def _check_forms(good: Mapping[str, Any]) -> None:
 
 
 def _plan_on_finest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> GopaRecordParameters:
-    """Plan records on the finest grid on which pairwise noise has fewer than 2^44 steps."""
+    """Return parameters on the finest grid with pairwise noise below 2^44 steps; or raise ConfigError."""
     # Not at the top: every session of GOPA imports this module.
     from smpc_dp.records.plan import LEAST_BITS, no_room
 

@@ -59,7 +59,7 @@ class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Sign the list of participants, which the paper's protocol does not agree on [Bellet 2021, 4.1.2]."""
+    """Check the list of neighbours; sign the list of participants, unlike [Bellet 2021, 4.1.2]."""
     run_id = state.run_id
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
     digest = keys.participants_digest(member.context, run_id, graph.digest, graph.revealed.packed)
@@ -190,7 +190,7 @@ def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> T
 
 
 def accept_published(aggregator: Aggregator, state: CollectPublished, party: int, envelope: Envelope) -> Item:
-    """Add a party's noisy vector to the aggregator's total."""
+    """Add a party's noisy vector to the total in place; return an item with the signature alone."""
     message = decode(envelope.body, g.Published, envelope.sender)
     masked_sum.add_vector(aggregator, state.total, envelope.sender, message.x_hat, "Published")
     state.published.append(party)

@@ -92,7 +92,7 @@ class Averager(Location, Protocol):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return, for each local party, the (weighted) average of the vectors of its group.
+        """Return the (weighted) average of each local party's group; its own vector without a group.
 
         Args:
             vector: shape (rows, length), a vector of each party here.
@@ -177,7 +177,7 @@ class PlainAverager(AllLocal):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return each group's exact (weighted) average, without any protection of the vectors."""
+        """Return each group's exact (weighted) average, unprotected; vectors without a group stay."""
         # Not at the top: reading a session file needs no scipy.
         from scipy import sparse
 
@@ -245,7 +245,7 @@ def check_received(
     ticks: NDArray[np.intp],
     is_plausible: PlausibilityCheck | None,
 ) -> None:
-    """Raise PeerFault naming the sender if a received row is outside of what honest parties send.
+    """Raise PeerFault naming the sender of a row that `is_plausible` refuses; None refuses no row.
 
     Args:
         received: shape (m, length), of `senders` at `ticks`, (m,).
@@ -261,7 +261,7 @@ def check_received(
 
 
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
-    """Return the local parties' vectors to each party as float64, checked.
+    """Return vectors, shape (rows, n, length), as float64; raise ConfigError if they are invalid.
 
     Raises ConfigError unless they are finite and of shape (rows, n, length).
     """

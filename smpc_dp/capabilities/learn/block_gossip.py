@@ -98,7 +98,7 @@ class GroupDraws:
             yield group
 
     def senders(self, rounds: int) -> Ints:
-        """Return the group member that passes something on to each party: itself without a group.
+        """Return from whom each party receives in its group, shape (rounds, n); itself without a group.
 
         It is the member drawn before it, of the first the last: so anybody else is as likely as any other.
         In the roster's order neighbours there would be likelier, and with one group of all always the same.

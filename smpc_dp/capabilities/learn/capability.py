@@ -42,7 +42,7 @@ VERSION = 4
 def _check(
     version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a learner session's `[parameters]` by a protocol version's rules; return them or the issues."""
+    """Check a learner session's `[parameters]` by a version's rules; return them, or None with the faults."""
     # Learners take long to load: only sessions that learn load them.
     from smpc_dp.capabilities.learn.registry import check_learn_as
 
@@ -231,7 +231,7 @@ class LearnerTask(Task):
             raise PrivacyError("; ".join(refused))
 
     def ends_run(self, session: SessionFile) -> str | None:
-        """Return the name of the aggregator, or of the first server, whose end is the end of the run."""
+        """Return the member whose end ends a run: the first server, else the aggregator; or None."""
         servers = session.roster.servers
         return servers[0].name if servers else super().ends_run(session)
 
@@ -299,7 +299,7 @@ class LearnerTask(Task):
         as_json: bool,
         out: Path | None,
     ) -> bool:
-        """Print what each party has learned, and write the model to `out`; return False on failure."""
+        """Print what parties have learned; return False if writing to `out` fails; exit if none learned."""
         from smpc_dp.capabilities.learn.commands.learn import report_learned
 
         pool = self.ends_run(session)

@@ -117,7 +117,7 @@ class PersonalizedObjective:
 
 
 def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
-    """Return the first reason why weights are no undirected graph's, or None if there is no fault."""
+    """Return the first reason why weights are not those of an undirected graph, or None."""
     entries, apart = weights.tocoo(), (weights - weights.T).tocoo()
     looped = (entries.row == entries.col) & (entries.data != 0)
     for matrix, wrong, reason, check in (
@@ -134,7 +134,7 @@ def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
 
 
 def independent_ticks(wakes: NDArray[np.intp], weights: sparse.csr_array) -> list[NDArray[np.intp]]:
-    """Return the ticks in runs that may be executed in parallel with the result of the given order.
+    """Return the ticks in batches that can run in parallel, with the result of their given order.
 
     No party of a run is in it twice or beside a neighbour; each party and its neighbours tick in order.
     """

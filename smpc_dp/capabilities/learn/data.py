@@ -42,7 +42,7 @@ _BUNDLED = ("breast_cancer", "iris", "wine", "digits", "diabetes")
 
 
 def read_table(path: str | os.PathLike[str]) -> Table:
-    """Read a table from a file, shape (points, columns): numbers, one point per line, the label last.
+    """Read a table of numbers from a file, one point per line, the label last; raise ConfigError if invalid.
 
     `.npy` holds a two-dimensional array; `.csv` and `.txt` numbers separated by commas. A first line that is
     no number at all is a header. An empty cell is a missing value, NaN.
@@ -66,7 +66,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
 
 def read_source(source: object, columns: Sequence[str], party: str) -> Table:
-    """Return a party's table of numbers from a file path, an array, or named columns.
+    """Return a party's table of numbers from a file, an array or named columns; or raise ConfigError.
 
     With `columns` those are taken, in this order, whatever their order in the source and whatever else it
     has. Raises ConfigError naming the party and the columns that are missing; LocalError for a file.
@@ -110,7 +110,7 @@ def _table(source: Any, party: str) -> NDArray[np.float64]:
 
 
 def _of_lists(rows: Any) -> NDArray[Any]:
-    """Return lists of values as an array of their own types: one text must not turn numbers to text."""
+    """Return lists as an object array, each value in its own type; if ragged, as an array of None."""
     try:
         return np.array(rows, dtype=object)
     except ValueError:
@@ -164,7 +164,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_npy(file: Path) -> Table:
-    """Read a two-dimensional table of numbers from a .npy file."""
+    """Read a two-dimensional table of numbers from a .npy file; raise ConfigError or LocalError."""
     log_opening(file, "the data")
     try:
         with file.open("rb") as opened:
@@ -300,7 +300,7 @@ def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def movielens(path: str | os.PathLike[str]) -> Dataset:
-    """Return the MovieLens ratings: user, movie and time, with the rating as the label.
+    """Return the MovieLens ratings: user, movie, time and, as the label, rating; or raise ConfigError.
 
     `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
     that is not commercial, so it is not shipped.
@@ -319,7 +319,7 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
 
 
 def bundled(name: str) -> Dataset:
-    """Return a data set of scikit-learn by name: breast_cancer, iris, wine, digits or diabetes.
+    """Return a data set of scikit-learn: breast_cancer, iris, wine, digits or diabetes; or ConfigError.
 
     Raises LocalError without the extra `learn`, ConfigError for another name.
     """
@@ -340,7 +340,7 @@ def _sklearn(name: str) -> Any:
 
 
 def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list[str]]]:
-    """Read a text file, zipped or not; return the cells of each line with the line's number."""
+    """Return (line number, cells) of each line of a text file, gzipped or not; raise if unreadable."""
     file = Path(path)
     if not file.exists():
         raise LocalError(f"{file}: there is no such file; needed is {reason}")
@@ -357,7 +357,7 @@ def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list
 
 
 def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
-    """Return the cells of each non-empty line of a text file, with the line's number."""
+    """Return (line number, cells) of each non-empty line of a text file's bytes; or raise ConfigError."""
     rows = []
     try:
         for number, line in enumerate(io.StringIO(decoded(content, str(file)), newline=None), 1):
@@ -398,7 +398,7 @@ def _header_and_rows(
 
 
 def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
-    """Read a table of numbers with this many columns, without a header or missing values."""
+    """Read a table of numbers with this many columns; raise ConfigError for others or missing values."""
     table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError.at(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)

@@ -359,7 +359,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
 
     async def _run_in_groups(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion in which parties average models in random groups, not with neighbours."""
+        """Run diffusion in which random groups average models; return the models with their guarantee."""
         averager, model = context.average, self.loss
         draws = None if averager is None else self.draws(averager.parties)
         if averager is None or draws is None:
@@ -394,7 +394,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         )
 
     async def _run_correlated(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion on batches of records with noise that is correlated over the steps."""
+        """Run diffusion on batches with noise correlated over steps; return models and guarantee."""
         exchange, model, here = context.peers, self.loss, context.peers.here
         check_sizes(exchange, data, self.sizes)
         clip = 1.0 if self.clip is None else self.clip
@@ -425,7 +425,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     async def _descend(
         self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None, progress: StepProgress
     ) -> Diffused:
-        """Run all steps of diffusion between neighbours, with all models starting at zero."""
+        """Run all steps of diffusion between neighbours from zero; return models and guarantee."""
         model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
         try:
             return await diffuse(

@@ -183,7 +183,7 @@ async def dual_averaging(
     ticks: int,
     **settings: Unpack[Settings],
 ) -> Models:
-    """Minimise a sum over pairs of records by gossip with a global clock (Algorithm 3.2).
+    """Minimise a sum over pairs of records by gossip (Algorithm 3.2); return the local parties' models.
 
     At each tick two parties average their sums of gradients and swap their auxiliary records; then every
     party adds its gradient at (x_u, a_u) and takes a proximal step. `gossip_bounds.dual_averaging_terms`
@@ -232,7 +232,7 @@ async def dual_averaging_asynchronous(
     ticks: int,
     **settings: Unpack[Settings],
 ) -> Models:
-    """Minimise a sum over pairs of records by gossip without a global clock (Remark 3.4).
+    """Minimise a sum over pairs of records by asynchronous gossip (Remark 3.4); return local models.
 
     Only the two parties that meet take a step. Party u meets another with probability p_u in each tick: its
     gradient has the weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
@@ -334,7 +334,7 @@ async def dual_averaging_in_groups(
     prox: Prox = no_regulariser,
     watch: GroupWatch | None = None,
 ) -> tuple[Rows, GroupOutcome]:
-    """Minimise the parties' mean objective; disjoint groups average sums of gradients.
+    """Minimise the parties' mean objective by group averages; return mean thetas, and the outcome.
 
     In each step every member of a group adds its gradient times `run.factor`, and all take the group's
     average of the sums; then every party takes a proximal step. `gossip_bounds.group_terms` bounds the error.

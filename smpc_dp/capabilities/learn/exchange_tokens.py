@@ -161,7 +161,7 @@ class CoveredTokens(_ExchangeTokens):
             raise self._second(self._arrived[0].sender)
 
     async def take(self, idle: Callable[[], None] = do_nothing) -> Taken:
-        """Take part in hops with cover messages until a token arrives here, and return the token."""
+        """Take part in hops with cover messages until a token arrives; return it, or VerificationError."""
         while not self._arrived:
             if self._hop > self._steps:
                 raise VerificationError(
@@ -187,7 +187,7 @@ class CoveredTokens(_ExchangeTokens):
         await self._swap(boxes)
 
     async def _swap(self, boxes: Boxes) -> None:
-        """Send these messages to all parties in the current hop, and keep a token that arrives."""
+        """Send messages to all parties in the current hop; store a token that arrives, PeerFault if wrong."""
         hop = self._hop
         self._hop += 1
         received = await self._exchange.all_to_all(boxes)

@@ -34,7 +34,7 @@ EXACT_STEPS = 1 << 40
 
 
 def round_to_messages_grid(values: Rows, l2_bound: float) -> Rows:
-    """Round values to the grid on which messages without noise, of this L2 bound, are exact."""
+    """Return values rounded to the grid on which noiseless messages of this L2 bound are exact."""
     bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
@@ -51,7 +51,7 @@ class PlannedMessages:
     participations: int = 0
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that raises once a party exceeds its planned messages."""
+        """Return a counter that raises beyond the planned messages; it never raises without noise."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     @property
@@ -61,7 +61,7 @@ class PlannedMessages:
 
 
 def plan_messages(required: PrivateMessages, parties: int) -> PlannedMessages:
-    """Plan messages: all of a party's together are (epsilon, delta)-locally private; exact without epsilon.
+    """Return a plan of messages that are (epsilon, delta)-locally private together; exact without epsilon.
 
     Raises ConfigError if no noise can do that.
     """
@@ -103,7 +103,7 @@ class ExchangeOfProcess(Location):
         return f"party {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Send local parties' vectors along the edges in one request; return arrivals by sender.
+        """Send vectors along the edges in a request; return arrivals by sender; subclasses implement this.
 
         Args:
             vectors: shape (1, length), the same for all receivers; or where `edges` is None (n, length).

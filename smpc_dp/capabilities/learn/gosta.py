@@ -64,7 +64,7 @@ async def gosta(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate the mean of a kernel over all pairs of records, by gossip with a global clock (Algorithm 3.1).
+    """Return gossip estimates of a kernel's mean over all pairs, with a global clock (Algorithm 3.1).
 
     At tick t every party takes h(x_u, a_u) into its running average; then two parties average their estimates
     and swap their auxiliary records. The expectation of each estimate tends to the statistic as 1/t
@@ -120,7 +120,7 @@ async def gosta_asynchronous(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate the mean of a kernel over all pairs of records, by gossip without a global clock.
+    """Return gossip estimates of a kernel's mean over all pairs of records, without a global clock.
 
     Parties that meet average their estimates, take h(x_u, a_u) into them and swap. A party's weight is one
     over the number of its meetings: that number over the probability p_u of a meeting is its unbiased
@@ -161,7 +161,7 @@ async def u2_gossip(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate the mean of a kernel over pairs by two moving records per party; no estimate is sent.
+    """Return estimates of a kernel's mean over pairs, by two wandering records per party (U2-gossip).
 
     At each tick, two parties swap their first records and two parties swap their second ones; then every
     party takes h of its two records into its running average.

@@ -65,7 +65,7 @@ class GraphObjective:
         return 1 - 2 * peers * self.strong_convexity / (n * (n - 1) * self.smoothness(peers))
 
     def uniform(self) -> Floats:
-        """Return the equal edge weights that minimise G, but for FLOOR, if all costs are 0."""
+        """Return the equal edge weights that minimise G if all costs are 0, up to the constant FLOOR."""
         n = len(self.costs)
         weight = 1 / np.sqrt(self.density * (n - 1))
         if self.regulariser == "square":
@@ -160,7 +160,7 @@ def pair_costs(models: Floats, losses: Floats, coupling: float) -> Floats:
 
 
 def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:
-    """Return which pairs stay if each party keeps its `count` nearest models' parties [Remark 2.5].
+    """Return, (n, n), which pairs have a party among the other's `count` nearest models [Remark 2.5].
 
     A pair is kept if either party keeps it, so that each party has a neighbour; of models at the same
     distance the first is kept. In all at most n count of n (n - 1)/2 pairs.

@@ -61,7 +61,7 @@ def plan_groups(
     seed: int = 0,
     averager: AveragerTable,
 ) -> GroupPlan:
-    """Plan dual averaging in random groups of parties, whose gradients have L2 norms up to `clip`.
+    """Return a plan of dual averaging in random groups, for gradients up to `clip`; or ConfigError.
 
     Args:
         length: coordinates of a model. rate: steps are rate / sqrt(t). norm: of the best model.

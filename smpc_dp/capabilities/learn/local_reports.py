@@ -97,7 +97,7 @@ class LocalReports:
         return known
 
     def kernel(self, matrix: Floats) -> PairKernel:
-        """Return a kernel on pairs of reports whose mean is that of `matrix` on true categories.
+        """Return an unbiased kernel on pairs of reports for `matrix`; 0 of a party with itself.
 
         The mean of the estimates tends to (n - 1)/n times (3.9). Raises ConfigError.
         """

@@ -298,11 +298,11 @@ class PlannedAverages:
     exposes: bool = False
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that raises once a party exceeds its planned averages."""
+        """Return a counter that raises beyond the planned averages; it never raises without noise."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
-        """Return the protocol's parameters for a group of this size; raise ConfigError if unplanned."""
+        """Return the parameters of averages by members of such groups; raise ConfigError if unplanned."""
         planned = self.parameters(size)
         if on_shares(planned) is not None:
             raise ConfigError.at(
@@ -342,7 +342,7 @@ class PlannedAverages:
         return self.parameters(size).privacy_of_all.guarantee is not None
 
     def encode_vectors(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Return vectors joined with weights to average; ConfigError for unplanned weights."""
+        """Return vectors joined with weights; as they are if no weights are planned, which must be 1."""
         if self.weighting is not None:
             return self.weighting.extend(vector, weight)
         check_weights(weight)
@@ -379,7 +379,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
 
 
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> PlannedAverages:
-    """Plan averages that are (epsilon, delta)-DP over all of a party's; exact ones without epsilon.
+    """Return a plan of averages that are together (epsilon, delta)-DP for a party; exact without epsilon.
 
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
@@ -428,7 +428,7 @@ def _assumption(table: AveragerTable) -> str:
 
 
 def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverages:
-    """Plan exact averages of public vectors by one of three protocols, as the table says."""
+    """Return a plan of exact averages of public vectors, by the protocol of the `averager` table."""
     return PlannedAverages(
         {size: table.plan_exact(size, required.length, required.bound) for size in required.sizes}
     )
@@ -437,7 +437,7 @@ def plan_public(table: AveragerTable, required: PublicAverages) -> PlannedAverag
 def total_guarantee(
     budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
-    """Return the guarantee of all of a party's releases together.
+    """Return the PrivacyGuarantee of this (epsilon, delta) over all of a party's releases.
 
     The vectors of neighbours are `diameter` grid steps apart.
     """
@@ -456,7 +456,7 @@ def total_guarantee(
 
 
 def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
-    """Return a plan of nearly the least noise for which `count` releases together keep within the budget.
+    """Return a plan of about the least noise whose `count` releases fit (epsilon, delta); or ConfigError.
 
     `plan` takes the epsilon and delta of one release; all `count` together are (epsilon, delta)-DP. Raises
     ConfigError if nothing suffices.

@@ -133,7 +133,7 @@ class Model:
         return np.asarray(np.einsum("rp,rpf->rf", (predicted - labels) * share, features))
 
     def accuracy(self, weights: NDArray[np.float64], table: Table) -> float:
-        """Return the fraction of a table's labels that a model, shape (length,), predicts right.
+        """Return the fraction of a table's labels that a model predicts right; for a linear model R^2.
 
         For "linear" the fraction of the labels' variance that it explains.
         """

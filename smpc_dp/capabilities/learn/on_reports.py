@@ -37,7 +37,7 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def quantiser(self) -> Quantiser:
-        """Return the function that maps a record to one of finitely many cells, before randomisation."""
+        """Return the map from records to finitely many cells, to be randomised; subclasses implement this."""
         raise NotImplementedError
 
     @cached_property
@@ -50,6 +50,6 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """Return the claim, guarantee and ledger event of one report, which cover all messages."""
+        """Return (claim, guarantee, ledger event) of one report, which cover all messages."""
         claim = f"{self.reports.claim}; the line by itself: "
         return claim, self.reports.guarantee, self.reports.response.event()

@@ -172,7 +172,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def record_length(self) -> int:
-        """The number of values that a party passes on to others: those of a record or of a report."""
+        """Number of values of the record or report that a party passes on; subclasses implement this."""
         raise NotImplementedError
 
     @property
@@ -181,11 +181,11 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return self.record_length + (self.dimension if self.group is None else 0)
 
     def record_reach(self, parties: int) -> float:
-        """Return a bound on the L2 norm of the record or report that a party passes on."""
+        """Return a bound on the L2 norm of the record or report passed on; subclasses implement this."""
         raise NotImplementedError
 
     def largest_slope(self) -> float:
-        """Return a bound on the l2 norm of a gradient; raise ConfigError if the settings give none."""
+        """Return a bound on the l2 norm of a gradient, or ConfigError; subclasses implement this."""
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:

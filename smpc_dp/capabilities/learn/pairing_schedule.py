@@ -123,38 +123,38 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def fields(self) -> int:
-        """The number of columns of a party's record."""
+        """The number of columns of a party's record; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the values that each party learns."""
+        """The names of the values that each party learns; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def length(self) -> int:
-        """The number of values in a message between two parties that meet."""
+        """The number of values in a message between two parties; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """Return the claim, the guarantee of all messages, and their event for a ledger."""
+        """Return (claim, guarantee, ledger event) of all messages; here that nothing is protected."""
         return f"{CLAIM}; ", None, None
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return the faults of the further settings for this many parties; may raise ConfigError."""
+        """Return the faults of the settings that a subclass adds, which must implement this."""
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:
-        """Return a bound on the l2 norm of a message; raise ConfigError if there is none."""
+        """Return a bound on the l2 norm of a message, or ConfigError; subclasses implement this."""
         raise NotImplementedError
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return a fault if messages up to this bound have too coarse a grid for their content."""
+        """Return a fault if messages this large have too coarse a grid; subclasses implement this."""
         raise NotImplementedError
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Run gossip on the local parties' records, (rows, fields); return what they have learned."""
+        """Run gossip on local records; return what parties have learned; subclasses implement this."""
         raise NotImplementedError
 
     def issues(self, parties: int) -> list[ConfigIssue]:

@@ -137,7 +137,7 @@ def l2_ball(radius: float) -> Prox:
 
 
 def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
-    """Return theta, a matrix by rows, projected on the positive semidefinite matrices."""
+    """Return theta, a matrix by rows, projected on the symmetric positive semidefinite matrices."""
     side = round(point.shape[1] ** 0.5)
     if side * side != point.shape[1]:
         raise ConfigError.at(

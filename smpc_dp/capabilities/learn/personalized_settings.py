@@ -136,20 +136,20 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @property
     def objective(self) -> PersonalizedObjective:
-        """The objective that all parties' models minimise together; may raise ConfigError."""
+        """The objective that all models minimise together; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def message_length(self) -> int:
-        """The number of values that a party sends at each of its ticks."""
+        """The number of values that a party sends at each of its ticks; subclasses implement this."""
         raise NotImplementedError
 
     def setting_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the settings that the learner adds to the common ones."""
+        """Return the faults of the settings that a learner adds; subclasses implement this."""
         raise NotImplementedError
 
     def check_plan(self) -> None:
-        """Raise ConfigError if the noise cannot be planned."""
+        """Raise ConfigError if the noise cannot be planned; subclasses implement this."""
         raise NotImplementedError
 
     def objective_of(self, ridges: NDArray[np.float64], smoothness: float) -> PersonalizedObjective:

@@ -174,7 +174,7 @@ class LearnParameters:
         data: Sequence[Any],
         weights: Sequence[float | None],
     ) -> OwnModel | None:
-        """Return the checked model of a caller who brings one; None for other learners.
+        """Return the checked model of a caller who brings one; else None, ConfigError if one is given.
 
         Raises ConfigError for functions that are missing, or that the session does not take.
         """
@@ -234,7 +234,7 @@ def _together(steps: PrivacyGuarantee, metric: PrivacyGuarantee) -> PrivacyGuara
 def check_learn_as(
     version: int, parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a learning session's `[parameters]` by a version's rules; return parameters or every fault."""
+    """Check a learning session's `[parameters]` by a version; return them, or None with every fault."""
     numbered, issues = number_parties(parameters, names)
     if issues:
         return None, issues
@@ -250,7 +250,7 @@ def check_learn_as(
 def check_learn(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[LearnParameters | None, list[ConfigIssue]]:
-    """Check a learning session's `[parameters]` for this number of parties; return them or the faults."""
+    """Check a learning session's `[parameters]` for so many parties; return them, or None with faults."""
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
     if kind is None:

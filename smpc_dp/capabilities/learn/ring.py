@@ -214,7 +214,7 @@ async def _run_tour(
     add: Callable[[Integers, int, int], Integers],
     possible: Possible,
 ) -> Integers:
-    """Receive the token K times, add to it and pass it on; return the token published at the end."""
+    """Receive the token K times, add to it, pass it on; return it as published. One party is local."""
     if len(tokens.here) != 1:
         raise ConfigError.at(
             "here", "a token on a ring runs with all parties here, or with one", ConfigCheck.CONFLICT

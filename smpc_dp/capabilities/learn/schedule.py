@@ -106,7 +106,7 @@ class PoissonClock:
         return self.draw_timed(ticks)[1]
 
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
-        """Return the next ticks' ascending times, shape (ticks,), and the two parties that meet."""
+        """Return the next ticks' ascending times, (ticks,), and the waking and called parties, (ticks, 2)."""
         graph = self.topology
         # Row by row, so that ticks do not depend on how many are drawn at once.
         drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
@@ -119,7 +119,7 @@ class PoissonClock:
 
 
 def by_level(level: Ints) -> list[Ints]:
-    """Return the indices of the events of each level, in ascending order of levels."""
+    """Return an array of event indices for each level, in ascending order of levels."""
     order = np.argsort(level, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(level[order])) + 1) if len(order) else []
 
@@ -196,7 +196,7 @@ class Span:
 
 
 def spans(clock: Clock, parties: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
-    """Draw `ticks` ticks of a clock in spans of `every` ticks; each tick has `pairings` meetings."""
+    """Yield a clock's next `ticks` ticks in spans of `every` ticks; each tick has `pairings` meetings."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * pairings)

@@ -138,11 +138,11 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             self.loss.check(table, party)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
-        """Return the parties whose changes are averaged in each step, shape (steps, size)."""
+        """Return the parties that average in each step, shape (steps, size); subclasses implement this."""
         raise NotImplementedError
 
     def groups_at_once(self, parties: int) -> int:  # noqa: ARG002
-        """Return how many groups of parties average in one step."""
+        """Return 1: one group of parties averages in each step."""
         return 1
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
@@ -187,7 +187,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return issues
 
     def requirements(self, parties: int) -> Requirements:
-        """Return the averages needed in each step: a public one of models, a private one of changes.
+        """Return the averages needed: of public models, of private changes, and of metrics if set.
 
         The models of all parties differ only for those that have missed a step. After some steps the group's
         metrics are averaged.
@@ -266,7 +266,7 @@ async def average_changes(
     group: Groups,
     weight: NDArray[np.float64] | None = None,
 ) -> AveragedChanges:
-    """Average each group's public states, compute changes for them, and average those by `averager`.
+    """Average public states by `mixer`, then changes from these by `averager`; return both and failures.
 
     A party that misses the first average goes on from its own state. Whatever fails, everybody makes the same
     calls: requests are counted by them.
@@ -373,7 +373,7 @@ class _Descent:
         return both.failures, () if averaged is None else averaged.absent
 
     async def _measure(self, group: Groups, rows: NDArray[np.intp]) -> tuple[float | None, list[str]]:
-        """Return the average of the group's metrics, or None without a local member; and why it failed."""
+        """Return the group's mean metric, None without local members or on failure, and the failures."""
         settings = self._settings
         if self._metric is None:
             raise LocalError(f"{settings.kind} needs averages of metrics")

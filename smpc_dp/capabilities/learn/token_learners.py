@@ -70,22 +70,22 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the learned values, which the token carries."""
+        """The names of the learned values, which the token carries; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def start(self) -> Values:
-        """Return the values that the token carries at the first step."""
+        """Return the values of the token at the first step; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def tour_length(self) -> int:
-        """The number of steps that a result reports as done by each party."""
+        """The number of steps that a result reports for each party; subclasses implement this."""
         raise NotImplementedError
 
     @property
     def lines(self) -> int:
-        """The number of lines that a party's table, of one column, must have."""
+        """The number of lines that a party's one-column table must have: 1, unless overridden."""
         return 1
 
     @property
@@ -94,31 +94,31 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"{self.kind}, network DP"
 
     def settings_issues(self) -> list[ConfigIssue]:
-        """Return the faults of the settings that do not depend on the number of parties."""
+        """Return no faults; subclasses override this for settings that do not depend on the parties."""
         return []
 
     def planned(self, parties: int) -> Any:
-        """Return the protocol with its noise planned; raise ConfigError for impossible settings."""
+        """Return the protocol with planned noise, or raise ConfigError; subclasses implement this."""
         raise NotImplementedError
 
     def messages(self, protocol: Any) -> PrivateMessages:
-        """Return the plan of messages that carry the token; raise ConfigError if it cannot be sent."""
+        """Return the plan of messages with the token, or raise ConfigError; subclasses implement this."""
         raise NotImplementedError
 
     def make_passing(
         self, exchange: PeerExchange, protocol: Any
     ) -> tuple[PathTokens | CoveredTokens | PlainTokens, str]:
-        """Return the object that passes the token, and the privacy claim of passing and noise."""
+        """Return the object that passes the token, and the privacy claim; subclasses implement this."""
         raise NotImplementedError
 
     async def run_protocol(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the token's protocol on local tables; return the published values and privacy."""
+        """Run the protocol; return the published values and guarantee; subclasses implement this."""
         raise NotImplementedError
 
     def known(self, protocol: Any) -> Gaussian | None:  # noqa: ARG002
-        """Return the run as a Gaussian mechanism, for exact accounting; None if it is none."""
+        """Return None; subclasses that are a Gaussian mechanism return it, for exact accounting."""
         return None
 
     def issues(self, parties: int) -> list[ConfigIssue]:

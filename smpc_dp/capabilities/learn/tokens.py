@@ -88,7 +88,7 @@ class PlainTokens(AllLocal):
         return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Put the token into the queue of its receiver, a simulated party."""
+        """Put the token into the receiver's queue; raise ConfigError unless the sender is local."""
         if not (sender in self._here and 0 <= receiver < self.parties):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the parties"

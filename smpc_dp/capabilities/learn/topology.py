@@ -147,7 +147,7 @@ class Topology:
 
 
 def mixing_gap(weights: sparse.csr_array) -> float:
-    """Return 1 - max(|second|, |last| eigenvalue) of symmetric stochastic weights, shape (n, n).
+    """Return 1 - max(|second|, |last| eigenvalue) of symmetric stochastic weights; or ConfigError.
 
     Each mixing multiplies the distance from the average by one minus this number at most. Raises ConfigError.
     """
@@ -168,7 +168,7 @@ def mixing_gap(weights: sparse.csr_array) -> float:
 
 
 def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
-    """Return the graph of this many parties with these edges, shape (m, 2).
+    """Return the graph of these edges, shape (m, 2); raise ConfigError for loops and unknown parties.
 
     Args:
         parties: n, 2 to 1,000,000.

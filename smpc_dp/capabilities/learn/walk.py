@@ -109,7 +109,7 @@ class Path:
 
 
 class Visit(NamedTuple):
-    """One visit of a token at a local party: its step, and how often the party held it before."""
+    """One visit of a token at a local party: party, step, earlier visits, and if it may contribute."""
 
     party: int
     step: int
@@ -335,7 +335,7 @@ class _Counter:
         return bool(values.min() >= 0 and values.max() <= steps and values.sum() == steps)
 
     def hold(self, values: Values, visit: Visit) -> Values:
-        """Return the counts after a visit, with one more answer by randomised response."""
+        """Return the counts after a visit: one more answer, or random category if it does not contribute."""
         counts, d = values.astype(np.int64), len(values)
         row = int(np.searchsorted(self.here, visit.party))
         distribution = (

@@ -87,11 +87,11 @@ class KnownWalkSgd:
             raise ConfigError.at("steps", reason, ConfigCheck.INFEASIBLE)
 
     def precise(self, error: float) -> bool:
-        """Tell whether each coordinate of a gradient may be off by `error`, in its own unit."""
+        """Tell whether errors of up to `error` in a gradient's coordinates are within a grid step."""
         return error <= self.grid.step
 
     def move(self, token: Integers, gradient: Rows, noise: Integers, contributes: bool) -> Integers:
-        """Return the token's integer model after one step: noise, and the gradient if it contributes.
+        """Return the integer model after a step: noise, the gradient if it contributes, clipped to a ball.
 
         Raises ConfigError for a gradient that is not below L: the proof does not cover clipping.
         """

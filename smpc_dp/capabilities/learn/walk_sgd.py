@@ -49,7 +49,7 @@ class SgdNoise:
 
     @classmethod
     def of(cls, plan: NetworkPlan, lipschitz: float) -> SgdNoise:
-        """Return the noise that a plan by `plan_walk("sgd", ...)` asks for.
+        """Return the noise of a plan by `plan_walk("sgd", ...)`; raise ConfigError for known paths.
 
         Raises ConfigError if the plan is for something else, for a smaller L, or for known paths: its
         amplification by iteration is proven for continuous steps, and rounded gradients are none.
@@ -148,7 +148,7 @@ class WalkSgd:
     def move(
         self, tokens: Rows, gradients: Rows, noise: Integers, contributes: NDArray[np.bool_], size: ArrayLike
     ) -> Rows:
-        """Return the models on the tokens of several walks after one noisy gradient step each.
+        """Return several walks' models after one noisy gradient step; raise ConfigError if one diverges.
 
         Gradients and noise have shape (walks, p), `contributes` (walks,). Raises ConfigError where the
         descent diverges.

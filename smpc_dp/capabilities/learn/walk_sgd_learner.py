@@ -131,7 +131,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     async def run_protocol(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the walk's gradient descent; return the published model and its privacy.
+        """Run the walk's gradient descent; return the published model, and its guarantee or None.
 
         Raises ConfigError for so many points that float64 is too coarse for known paths.
         """

@@ -30,7 +30,7 @@ class Weighting:
     bound: float
 
     def extend(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Return vectors multiplied by their weights, with the weights beside, to be averaged.
+        """Return weighted vectors with their weights beside, to average; ConfigError for a bad weight.
 
         Raises ConfigError for a weight out of bounds.
         """

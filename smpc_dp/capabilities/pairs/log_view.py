@@ -49,7 +49,7 @@ class StatisticView(LogView):
     )
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the texts that say which checks passed, and which parties are left out."""
+        """Return the page's notice, kind, title and text: what the audit checked, who is left out."""
         text = (
             f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
             "check its estimate."
@@ -59,7 +59,7 @@ class StatisticView(LogView):
         return {"kind": "good", "title": "Every check of this log passed", "text": text}
 
     def result(self, report: Report) -> dict[str, object]:
-        """Return an audited run's estimate as the entries that the log's web page shows."""
+        """Return an audited run's estimate as data for the log's web page; {} without a result."""
         result = report.statistic
         if result is None:
             return {}
@@ -78,7 +78,7 @@ class StatisticView(LogView):
         return {"estimate": estimate}
 
     def counts(self, report: Report) -> dict[str, list[int]]:
-        """Return for each party [its pairs, the failed ones, those of them both signed as evaluated]."""
+        """Return by party [pairs, failed ones, disputed ones that both signed as evaluated]; or {}."""
         drawn = report.statistic
         if drawn is None:
             return {}

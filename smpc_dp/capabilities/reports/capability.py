@@ -101,7 +101,7 @@ class ReportTask(Task):
     async def serve(
         self, host: HostMember, _role: Role, _requests: int | None, results: list[Any]
     ) -> list[str]:
-        """Collect the reports of all parties as the analyst, and append the estimate to `results`."""
+        """Collect all parties' reports as the analyst; append the estimate to `results`; return no error."""
         from smpc_dp.capabilities.reports.requests.reporting import collect_reports
 
         estimate = await collect_reports(

@@ -272,7 +272,7 @@ class Walk:
         return max(self._estimated, self._least)
 
     def descend(self, level: int, *, last: bool) -> None:
-        """Add a tree level's contribution to the AUC, and choose which of its nodes to enter next."""
+        """Add a tree level's part of the AUC to `total`; choose nodes to enter; ConfigError if too many."""
         enter = self._enter
         children = (2 * self._nodes[:, None] + np.arange(2)).ravel()
         if len(children) > MAX_NODES:

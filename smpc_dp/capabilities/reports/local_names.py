@@ -95,7 +95,7 @@ class LocalNames:
 
     @classmethod
     def plan(cls, schema: Schema, columns: Sequence[str], epsilon: float, delta: float) -> Self:
-        """Plan reports that are (epsilon, delta)-DP for one unit of the schema, all columns together.
+        """Return a plan of reports, (epsilon, delta)-DP for one unit of the schema over all columns.
 
         Args:
             columns: columns of categories, of which undeclared ones are released.
@@ -175,7 +175,7 @@ class LocalNames:
         run: bytes | None = None,
         source: NoiseSource | None = None,
     ) -> bytes:
-        """Draw which names a party's report releases, from its counts; return the report.
+        """Charge the ledger, if given; draw which of a party's names to release; return the report.
 
         `ledger`, `label`, `run` and errors as of `LocalPairwise.randomise`; `source`: of randomness, None for
         the operating system's.
@@ -220,7 +220,7 @@ class LocalNames:
         return answer
 
     def declared(self, name: str) -> tuple[str, ...]:
-        """Return the categories that the schema declares for the column `name`."""
+        """Return the categories the schema declares for column `name`; () for another kind of column."""
         column = self.schema.columns[name]
         return column.values if isinstance(column, Category) else ()
 

@@ -77,7 +77,7 @@ class NameParameters(RequestParameters):
         return self.plan.event
 
     def clipped(self, record: Source | None, party: str) -> tuple[dict[str, Counter[str]], int]:
-        """Return a party's counts of undeclared values, and 0 clipped values; draws nothing."""
+        """Return (counts of undeclared values, 0: none clipped); ConfigError if the record is None."""
         if record is None:
             raise ConfigError.at("record", f"{party}: no report is stored", ConfigCheck.MISSING)
         return self.plan.counts(record, party), 0

@@ -158,7 +158,7 @@ class ReportParameters(RequestParameters):
         return plan.exact_response_error(up * even, down * even), EVEN
 
     def clipped(self, record: ArrayLike | None, party: str) -> tuple[Floats, int]:
-        """Clip a record to its fields' bounds; return it with the number of clipped values.
+        """Return (record clipped to its fields' bounds, number of values that were clipped).
 
         Raises:
             PrivacyError: a value is missing or, where that is asked for, off its grid: the party must not
@@ -220,7 +220,7 @@ AnyReport = ReportParameters | NameParameters
 def check_reports(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[AnyReport | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table of local reports, of values or names; return parameters, or the faults."""
+    """Check a `[parameters]` table of reports; return (parameters, []), or (None, every fault found)."""
     if "undeclared" in parameters:
         return check_names(parameters, parties)
     good, issues = read(ReportSettings, parameters, unknown="unknown parameter of reports")
@@ -256,7 +256,7 @@ def _error_issues(checked: ReportParameters, most: float | None) -> list[ConfigI
 
 
 def _plan(settings: ReportSettings, parties: int) -> tuple[LocalPairwise | LocalAuc, bool]:
-    """Return the plan of reports of these settings, and whether labels are public."""
+    """Return (plan of reports of these settings, whether labels are public); ConfigError if none fits."""
     fields = [
         Field(float(one.lower), float(one.upper), float(one.step), f"fields[{index}]", one.exact)
         for index, one in enumerate(settings.fields)

@@ -163,7 +163,7 @@ class ReportRequest:
         return folder / f"{party}-{self.digest.hex()}{SUFFIX}"
 
     def report(self, record: Record | None, identity: Identity, ledger: Ledger, folder: Path) -> bytes:
-        """Return a party's signed report: drawn and stored once, then read from the file.
+        """Return a party's signed report: charged, drawn and stored once, later read from its file.
 
         The ledger is charged before the report is drawn, and the report is in `folder` before it is returned.
         If it is lost from there it is never drawn anew: two reports would cost twice. A later call does not

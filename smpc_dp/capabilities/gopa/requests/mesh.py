@@ -142,7 +142,7 @@ class Mesh(Connection):
         before: int = 0,  # noqa: ARG002
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request with all parties or a group; return its outcome and ledger receipt."""
+        """Take part in one request with all parties or a group; return (outcome, receipt or None)."""
         await self._end_between()
         member = membership or self.membership
         run = self._party(member, request, operation, ring_vector)
@@ -163,7 +163,7 @@ class Mesh(Connection):
         return run.result, receipt
 
     async def _to_end(self, request: int, run: Run[Outcome], charge: Charge) -> Receipt | None:
-        """Drive this party's run of a request to its end; return the ledger's receipt of the charge."""
+        """Run this party's part of a request to its end; return the receipt, None without a ledger."""
         drive = Drive(
             request,
             run,
@@ -228,7 +228,7 @@ class Mesh(Connection):
     # Channels
 
     async def _gather(self, *, resumed: bool = False) -> None:
-        """Wait until every party is connected or was found to have another session.
+        """Wait until every party is connected or has another session; raise an error if too few are.
 
         With a state also until as many are connected as a run needs; `resumed`: for these alone, which others
         have begun.
@@ -262,7 +262,7 @@ class Mesh(Connection):
         raise TimeoutFault(missing, "connect", detail)
 
     def _called(self, channel: PeerChannel) -> None:
-        """Accept a channel that another party has opened, unless this party is the one that connects."""
+        """Accept a channel that a party opened; refuse it if this party is the one that connects to it."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a party that calls it", Check.OTHER_MEMBER)
@@ -292,7 +292,7 @@ class Mesh(Connection):
         return reader
 
     async def _call(self, endpoint: PeerEndpoint, name: str) -> None:
-        """Connect to a party that listens, and reconnect after each loss, with growing pauses."""
+        """Connect to a party that listens, and again after each loss; stop if its session file differs."""
         delays = pauses()
         while True:
             begun = now()
@@ -325,7 +325,7 @@ class Mesh(Connection):
     # Between requests
 
     async def _take_between(self, context: Context) -> None:
-        """Between requests of saved runs keep early messages, and answer those of past requests."""
+        """Between requests of saved runs store early messages, and answer those of past requests."""
         while True:
             inbound = await self.connections.inbound.get()
             envelope = inbound.envelope

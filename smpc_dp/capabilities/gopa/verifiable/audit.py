@@ -183,7 +183,7 @@ class Auditor:
         return tuple(f"{item.party}: {item.reason}" for item in self.excluded)
 
     def take(self, entry: Entry, head: bytes, position: Position) -> None:
-        """Check the next entry of the log; `head` is the hash of the log before this entry."""
+        """Check the next log entry, raise an error if it is wrong; `head` is the log's hash before it."""
         self._index = position
         if self._closed:
             raise VerificationError(
@@ -259,7 +259,7 @@ class Auditor:
     # parties
 
     def _commit(self, party: int, entry: Entry) -> None:
-        """Check a party's log entry with commitments, and store the commitments for later steps."""
+        """Check and store a party's logged commitments; exclude the party if they are malformed."""
         if party not in self._present:
             raise PeerFault(entry.party, "commits, and was not present", Check.NOT_PRESENT)
         try:
@@ -273,7 +273,7 @@ class Auditor:
         self._count(1, len(message.range_proof))
 
     def _coin(self, party: int, entry: Entry) -> None:
-        """Check that a party's log entry has the coin that the party committed to before."""
+        """Store a party's logged coin; raise PeerFault unless the party committed to it before."""
         coin = decode(entry.payload, v.Coin, entry.party).coin
         if party not in self._participants:
             raise PeerFault(entry.party, "opens a coin, and does not take part", Check.NOT_PRESENT)
@@ -282,7 +282,7 @@ class Auditor:
         self._coins[party] = coin
 
     def _publish(self, party: int, entry: Entry) -> None:
-        """Check a party's log entry with its noisy vector, and queue its proofs for verification."""
+        """Queue the proofs of a party's logged noisy vector; exclude the party if it is malformed."""
         if party not in self._participants:
             raise PeerFault(entry.party, "publishes, and does not take part", Check.NOT_PRESENT)
         message = self._rules.read_publish(entry.payload, entry.party)
@@ -297,7 +297,7 @@ class Auditor:
         self._x_hat[party] = message.x_hat
 
     def _open(self, party: int, entry: Entry) -> None:
-        """Check a party's log entry that opens its pairwise noise with excluded neighbours."""
+        """Check a party's logged opening of noise with excluded neighbours; exclude the party if false."""
         if party not in self._good:
             raise PeerFault(
                 self._relay, f"has an opening of {entry.party}, whose value is not counted", Check.NOT_PRESENT
@@ -312,11 +312,11 @@ class Auditor:
             self._exclude(party, entry, false)
 
     def _exclude(self, party: int, entry: Entry, false: str) -> None:
-        """Exclude the author of a false statement from the audited total."""
+        """Record that a log entry is false, so that its author is excluded from the audited total."""
         self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false], CHECKS[false])
 
     def _count(self, proofs_more: int, size: int) -> None:
-        """Count proofs that wait to be verified, and pass them to the workers if they are enough."""
+        """Count queued proofs; pass them to the workers once they reach the size of a batch."""
         self._batched += proofs_more
         self._batched_bytes += size
         if self._batched >= BATCH or self._batched_bytes >= BATCH_BYTES:
@@ -343,7 +343,7 @@ class Auditor:
     # stages
 
     def _begin(self, certified: m.Certified, head: bytes) -> None:
-        """End the check of commitments: exclude authors of false ones, and find the edges that count."""
+        """Exclude authors of false commitments, check the participants, and find the edges that count."""
         self.settle()
         for party in self._edges.malformed:
             position = self._sequences[party, v.COMMIT]
@@ -361,7 +361,7 @@ class Auditor:
         self._void = self._edges.begin(self._participants)
 
     def _commits_again(self) -> Iterator[tuple[int, v.Commit]]:
-        """Read all commitments from the log file again; raise VerificationError if they changed."""
+        """Yield (party, commitments) from the log file again; raise VerificationError if it changed."""
         with contextlib.closing(self._again()) as entries:
             for entry, head in entries:
                 if entry.kind == m.CERTIFY_BEGIN:
@@ -404,7 +404,7 @@ class Auditor:
         return members, pack_list(sorted(fresh))
 
     def _combine(self) -> None:
-        """Derive the public random bits of the noise from all parties' coins."""
+        """Check that all participants opened coins; derive the noise's public random bits from these."""
         self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
         combined = self._rules.combine_coins(self._packed, ordered)

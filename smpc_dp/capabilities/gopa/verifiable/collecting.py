@@ -136,7 +136,7 @@ def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) 
 def accept_reveal(
     aggregator: VerifiableAggregator, state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's drawn neighbours; raise PeerFault if they do not open its commitment."""
+    """Return a party's drawn neighbours and key; raise PeerFault unless they are as committed."""
     return key_graph.check_reveal(aggregator, state.run_id, state.commitments, party, envelope)
 
 
@@ -150,7 +150,7 @@ def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Tra
 def accept_commit(
     aggregator: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope
 ) -> Item:
-    """Take a party's commitments to vector and noise; note the reason if they are malformed."""
+    """Return a party's commitments to vector and noise, marked with a code if they are malformed."""
     checked = aggregator.rules(state.run_id).check_commit(party, envelope.body, envelope.sender)
     refused = checked if isinstance(checked, str) else ""
     return Item(refused, envelope.body, envelope.signature)
@@ -217,7 +217,7 @@ def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitmen
 
 
 def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int, envelope: Envelope) -> Item:
-    """Return a party's coin; raise PeerFault if it is not the one that the party committed to."""
+    """Store and return a party's coin; log it and raise PeerFault if it opens no commitment."""
     rules, name = aggregator.rules(state.run_id), envelope.sender
     item = Item(None, envelope.body, envelope.signature)
     try:
@@ -233,7 +233,7 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
 
 
 def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
-    """Return how many of the parties left must send coins: a coin is due of each that committed.
+    """Return how many parties not lost must have sent coins: each participant's coin is needed.
 
     A withheld coin would let its author choose the noise.
     """

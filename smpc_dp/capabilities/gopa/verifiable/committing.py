@@ -163,7 +163,7 @@ def _check_all_false(
     participants: PartySet,
     items: Sequence[m.Advertisement],
 ) -> None:
-    """Raise PeerFault if a party that the aggregator excludes has a valid commitment."""
+    """Raise PeerFault if the aggregator calls a commitment false that is valid or a participant's."""
     parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
     if parties != sorted({*parties}) or any(party in participants for party in parties):
         raise member.refuse("calls commits false of parties that take part, or twice", Check.FALSE_ACCUSATION)

@@ -53,7 +53,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     digests: bytes
 
     def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
-        """Return the commitments that a party needs to check neighbours called false, and does not have.
+        """Return commitments of the neighbours of a party's false neighbours, unless the party has them.
 
         `counted`: the parties whose edges count in the check.
         """
@@ -169,7 +169,7 @@ def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
 def accept_publish(
     aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's noisy vector with proofs; note the reason if it is shown false."""
+    """Store and return a party's noisy vector with proofs; store a code with it if it is malformed."""
     rules = aggregator.rules(state.run_id)
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
@@ -181,7 +181,7 @@ def accept_publish(
 
 
 def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> Transition:
-    """Verify the proofs of all noisy vectors, and write the vectors to the log."""
+    """Verify all noisy vectors' proofs, log the vectors, and exclude the authors of false ones."""
     rules, committed = aggregator.rules(state.run_id, state.combined), state.agreed.committed
     publications, batch = state.publications, proofs.Batch()
     for party, item in sorted(publications.items()):
@@ -204,7 +204,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
-    """Store a party's opening of noise with excluded parties; note the reason if it is shown false."""
+    """Store and return a party's opening of noise with excluded parties, with a code if it is false."""
     edges = state.agreed.committed.canceling[party]
     owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
@@ -322,7 +322,7 @@ def _shown_of(
 def accept_tally(
     aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
 ) -> Item:
-    """Store a party's signature on the total, or its message that it has not checked the total."""
+    """Return a party's signature on the total; record if it says it has not checked the total."""
     if envelope.body == encode(v.NotChecked()):
         state.unchecked.append(party)
         return Item(None, b"", envelope.signature)

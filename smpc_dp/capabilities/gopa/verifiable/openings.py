@@ -52,7 +52,7 @@ class OpeningAudit:
         self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
-        """Check a party's opening of pairwise noise; return "" if right, else the code of what is false.
+        """Return "" if a party's opening of noise is right, else a code; ValueError if it opens nothing.
 
         Raises:
             ValueError: it is right, of nothing, and so no entry of a board.

@@ -142,7 +142,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def centre(self) -> int:
-        """Offset between a published noisy coordinate and the committed value, in steps.
+        """Number subtracted from a ring element to get the committed value; 0 without a bound on the norm.
 
         A bound on the norm is about the values themselves; ring elements count from the lowest one.
         """
@@ -204,7 +204,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return GridTotal(total, contributors * self.encoding.lowest), contributors
 
     def check_total(self, total: Sequence[int], contributors: int, residual_pairs: int) -> None:
-        """Raise VerificationError if no values within the bounds and their noise have this total."""
+        """Raise VerificationError if no bounded values and noise give a total; skip if pairs left noise."""
         if residual_pairs:
             return
         most = contributors * self.bits // 2
@@ -323,7 +323,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self._noise_of(self.session.honest).release()
 
     def event_without(self, excluded: int) -> Event:
-        """Return the privacy event of a request with `excluded` corrupt parties.
+        """Return the privacy event if `excluded` parties are corrupt; without DP if too few are honest.
 
         Up to the planned number it is `event()`. It is that of an exact release where too few parties are
         left whose noise could count.
@@ -336,7 +336,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self._noise_of(self.session.honest - more).release()
 
     def _noise_of(self, honest: int) -> VerifiablePlan:
-        """Return the privacy that the noise gives if only `honest` parties' noise counts."""
+        """Return the plan of this noise, with its privacy, if only `honest` parties' noise counts."""
         from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
         return plan_verifiable(
@@ -365,7 +365,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
-        """Return epsilon at the planned delta if `excluded` parties' noise is missing; or infinity.
+        """Return epsilon at the planned delta if `excluded` parties are corrupt; infinity if too many.
 
         The plan counts on the noise of n - D - max(c, 1) parties; it differs only where more were corrupt. If
         c = 0 one party may be curious, and an excluded party may be another one.
@@ -435,14 +435,14 @@ class VerifiableParameters(GopaParameters, frozen=True):
         numbers: Sequence[int],  # noqa: ARG002
         residual_pairs: int,  # noqa: ARG002
     ) -> dict[str, Any] | None:
-        """Return JSON data that an auditor derives from a total besides the average, or None."""
+        """Return None: from the total of an average an auditor derives nothing besides the average."""
         return None
 
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[ConfigIssue]]:
-    """Check `[parameters]` of verifiable GOPA, plan the noise; return the parameters or every fault.
+    """Check `[parameters]` of verifiable GOPA, plan its noise; return them, or None with every fault.
 
     Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
     `precision.DEFAULT_BITS` coin flips for each coordinate allow.
@@ -485,7 +485,7 @@ def plan_flips(
     delta: float,
     hiding: float = 0.0,
 ) -> tuple[SecAggPlan, SessionNoise, int]:
-    """Return the plan of the graph, the noise on it, and the coin flips of each party and coordinate.
+    """Return the graph's plan, the noise on it, coin flips per party and coordinate; or ConfigError.
 
     `hiding`: the least deviation of a pairwise term, in steps.
 

@@ -256,7 +256,7 @@ def _known_edges(
     log: Followed,
     message: v.Publications,
 ) -> dict[int, dict[int, bytes]]:
-    """Return the known commitments to edges: of neighbours, and of parties shown as evidence."""
+    """Return, by party, the known commitments to edges; raise PeerFault for evidence that differs."""
     around, rules = state.around, member.rules(state.run_id)
     edges = {
         peer: rules.edges_of(peer, commits, member.name_of(peer)) for peer, commits in around.commits.items()
@@ -283,7 +283,7 @@ def _counted_edges(
     known: Mapping[int, Mapping[int, bytes]],
     counts: Collection[int],
 ) -> dict[int, bytes]:
-    """Return a party's commitments to the edges whose noise its published vector should contain."""
+    """Return a party's commitments to edges that its vector should contain; PeerFault if some lack."""
     around = [party, *(peer for peer in known[party] if peer in counts)]
     if not all(peer in known for peer in around):
         name = member.name_of(party)
@@ -296,7 +296,7 @@ def _counted_edges(
 def check_commit(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> str:
-    """Check that a forwarded commitment is signed and in the log; return its author's name."""
+    """Return a forwarded commitment's author; raise PeerFault unless it is signed and in the log."""
     if not 1 <= item.party <= member.parties:
         raise member.refuse(
             f"forwarded a commit of party {item.party}, which there is not", Check.NOT_PRESENT

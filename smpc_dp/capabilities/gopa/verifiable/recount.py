@@ -43,7 +43,7 @@ class Recount:
     batches: Sequence[Batch]
 
     def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
-        """Return the sum of the counted parties' noisy vectors minus the pairwise noise they opened.
+        """Return the counted vectors' sum minus the noise they opened; PeerFault if one is not as logged.
 
         Raises PeerFault, of the aggregator, if an entry is not on the board, or not signed by its author.
         """

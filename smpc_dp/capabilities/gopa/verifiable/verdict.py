@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """Whose vectors the average counts, and who is excluded, as a part of a sentence."""
+        """Phrase on how many parties' vectors the average counts, and whom it excludes."""
         subject = "average is that" if self.answers is None else "answers are those"
         who = f"the {subject} of {len(self.counted)} parties whose every statement is true"
         if excluded := ", ".join(item.party for item in self.excluded):

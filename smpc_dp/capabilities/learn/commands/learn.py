@@ -28,7 +28,7 @@ def report_learned(
     as_json: bool,
     out: Path | None = None,
 ) -> bool:
-    """Print what each party has learned and which failed; return False if `out` cannot be written.
+    """Print what parties have learned and who failed; return False if `out` fails; exit if none learned.
 
     `planned`: lines on the plan, above them.
 

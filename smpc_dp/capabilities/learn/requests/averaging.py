@@ -54,7 +54,7 @@ class LearnerRequests:
         self._request, self._server = request, server
 
     async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
-        """Serve a request of the named parties; store its error in `failures`, not raise it.
+        """Serve a request; store its error, but raise if all parties have left or a server is lost.
 
         Raises:
             EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
@@ -158,7 +158,7 @@ class PartyAverager(_Requests):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return the average over the surviving parties of this party's group, by one request of the session.
+        """Average the party's group by one request, over survivors; without a group keep the own vector.
 
         The result is that of an earlier process, where there is one.
 
@@ -190,7 +190,7 @@ class PartyAverager(_Requests):
         return averaged
 
     async def _keep(self, number: int, stored: Callable[[], bytes]) -> None:
-        """Save the result of a request until the learner has saved its own state after the result."""
+        """Save a request's result, if the session saves, until the learner saves its state after it."""
         if self._state.saves:
             await finish_in_thread(partial(self._state.progress.add, number, stored()))
 

@@ -121,7 +121,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Send vectors to the party's neighbours in one request, and return the received ones by sender.
+        """Send the party's vectors along edges in one request; return arrivals by sender, {} without edges.
 
         Raises TimeoutFault naming the missing parties that are needed.
         """
@@ -201,7 +201,7 @@ class AggregatorExchange(_Exchanges):
         return vectors
 
     async def _serve(self, edges: Recipients | None) -> None:
-        """Forward the parties' messages of one request along these edges."""
+        """Forward the messages of one request along these edges; with no edges only count the request."""
         number = self._counter.take(1)
         if edges is not None and not edges:
             return

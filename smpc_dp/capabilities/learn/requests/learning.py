@@ -113,7 +113,7 @@ async def learn_once(
     weight: float | None,
     on_step: OnStep | None,
 ) -> Learned:
-    """Run the learner of a party whose session is open, and return what it has learned."""
+    """Run the learner of a party whose session is open, one time; return what it has learned."""
     membership, party = requests.membership, requests.party
     parameters = learn_parameters(membership)
     if requests.number and not requests.state.saves:
@@ -130,7 +130,7 @@ async def learn_once(
 
 
 async def check_ledger(ledger: Ledger | None, membership: Membership, state: SessionState) -> None:
-    """Raise PrivacyError if the party has a ledger with too little budget for all planned requests.
+    """Raise PrivacyError if the party's ledger, if any, lacks budget for all requests of a new session.
 
     A run that goes on was checked when it began, and a part of it is charged.
     """
@@ -272,7 +272,7 @@ async def serve_learning(
     state: StateFolder | None = None,
     counter: str | os.PathLike[str] | None = None,
 ) -> dict[int, str]:
-    """Run the aggregator, or a computing server, of a learning session until its schedule ends.
+    """Run the aggregator or a server of a learning session to its end; return errors by request number.
 
     Arguments as of `serve`; a server is named, and has no board. It begins when `begin_with` parties (None:
     all) have connected, or `connect` seconds have passed. A party that connects later takes part in its

@@ -54,7 +54,7 @@ def is_group(session: SessionFile, scope: str) -> bool:
 def group_of(
     session: LogSession, planned: LearnParameters, request: int, operation: str
 ) -> tuple[tuple[str, ...], SumParameters]:
-    """Return the names of the group whose gradients a request averages, and the average's parameters.
+    """Return a request's group of names and average's parameters; raise VerificationError if unlogged.
 
     `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
     average of the learner.

@@ -67,7 +67,7 @@ class SavedSteps:
             raise ConfigError.at("model", reason, ConfigCheck.CONFLICT)
 
     async def restore(self) -> TakenSteps | None:
-        """Return the steps that earlier processes took, or None; continue counts from there."""
+        """Return the steps that earlier processes took, or None; restore the counts of all averagers."""
         if not self._progress.state:
             return None
         stored = decoded(self._progress.state, _Stored)

@@ -220,7 +220,7 @@ class IdealExchange(AllLocal):
         return np.asarray(own[:, None] * vector + others @ sent)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return, for each party, the vectors that all parties addressed to it, on the grid."""
+        """Return, for each party, the vectors addressed to it, on the grid and without noise."""
         vectors = check_boxes(self, vectors)
         parameters = self._exchanging.parameters.to_each()
         grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))

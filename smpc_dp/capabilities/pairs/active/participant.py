@@ -158,7 +158,7 @@ class ActiveParticipant(ActiveRole):
         yield from self._take_start()
 
     def _set_up(self) -> Effects[tuple[Side, LeakyTriples]]:
-        """Make both oblivious transfer setups unless they exist; return what this side computes with.
+        """Make both transfer setups unless they exist; return this side's values, and its triple maker.
 
         Returns the values of this side, and what makes its leaky triples.
         """
@@ -269,7 +269,7 @@ class ActiveParticipant(ActiveRole):
             raise evaluation_failure()
 
     def _swap(self, content: bytes | memoryview, length: int) -> Effects[memoryview]:
-        """Send bytes to the other side while receiving `length` bytes, in alternating pieces.
+        """Send bytes in pieces that alternate with the other side's; return its `length` bytes.
 
         Pieces of both alternate: no side sends many while the other waits to be read.
         """
@@ -299,7 +299,7 @@ class ActiveParticipant(ActiveRole):
     # Triples and masks.
 
     def _prepare(self, side: Side, leaky: LeakyTriples, block: Block) -> Effects[tuple[Masks, Bits]]:
-        """Make a block's AND triples and random masks, and open the bits that its products need.
+        """Make a block's AND triples and masks; return all masks, and the bits that mask own inputs.
 
         Returns the masks, and those of this side's own inputs, shape (wires, instances).
         """
@@ -320,7 +320,7 @@ class ActiveParticipant(ActiveRole):
         return (yield from self._mask(side, block, triples, *shared))
 
     def _triples(self, leaky: LeakyTriples, group: Group, shared: list[SharedBits]) -> Effects[Triples]:
-        """Make a group of secure AND triples, by comparing and combining many leaky ones.
+        """Return a group of secure AND triples, made by comparing and combining many leaky ones.
 
         Takes its shared bits, the first of `shared`, away: the next transfers overwrite their MACs and keys.
         """
@@ -365,14 +365,14 @@ class ActiveParticipant(ActiveRole):
         return self._bound(Label.ACTIVE_BUCKETS, encode_uint(number), *seeds)
 
     def _commitment(self, sender: int, group: Group, purpose: bytes, *parts: bytes) -> bytes:
-        """Return a side's hash commitment; it names both sides, so that an echoed copy fails."""
+        """Return a side's hash commitment to `parts`; it names both sides, so that a copy fails."""
         number = encode_uint(group.number)
         return self._bound(Label.ACTIVE_COMMIT, number, *_names_of(sender), purpose, *parts)
 
     def _mask(
         self, side: Side, block: Block, triples: Triples, shared: SharedBits
     ) -> Effects[tuple[Masks, Bits]]:
-        """Give each wire of a block its random masks, and open what products of masks need."""
+        """Draw random masks of a block's wires; return all masks, and the bits that mask own inputs."""
         plan, n = self._plan, block.count
         own, others, coins = plan.own_wires[self._side], plan.own_wires[self._peer], plan.coin_wires
         inputs = SharedBits.zeros(plan.circuit.n_inputs * n)

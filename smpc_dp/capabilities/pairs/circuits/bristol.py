@@ -42,7 +42,7 @@ _UNARY = {b"INV": Op.INV, b"EQW": Op.EQW, b"EQ": Op.EQ}
 
 
 def read_bristol(path: Path) -> Circuit:
-    """Read a circuit from a file in Bristol Fashion.
+    """Read a circuit from a file in Bristol Fashion; raise ConfigError if malformed, or LocalError.
 
     Raises ConfigError that names file and line for anything but a valid circuit within the limits of
     `Circuit` and MAX_LINE_BYTES bytes a line; LocalError when the file cannot be read.
@@ -152,7 +152,7 @@ class _Reader:
         return gates, wires
 
     def _widths(self, lines: Iterator[list[bytes]], kind: str) -> tuple[int, ...]:
-        """Parse the line that lists how many bits each input, or each output, has."""
+        """Parse and return the widths in bits of all inputs, or of all outputs; or raise ConfigError."""
         words = self._next(lines, f"the widths of the {kind}s")
         count, *widths = (self._number(word) for word in words)
         if count > MAX_VALUES:

@@ -39,7 +39,7 @@ class Builder:
         self._outputs: list[Bits] = []
 
     def input(self, width: int) -> Bits:
-        """Add an input value of `width` bits to the circuit, and return its bits.
+        """Add an input of `width` bits, and return its bits; raise ConfigError after the first gate.
 
         Raises ConfigError for a width under 1 or after the first gate.
         """
@@ -68,7 +68,7 @@ class Builder:
         return Bit(x ^ 1)
 
     def xor(self, x: Bit, y: Bit) -> Bit:
-        """Return x XOR y, adding a gate that costs nothing when the circuit is garbled."""
+        """Return x XOR y, adding at most one gate, which costs nothing when the circuit is garbled."""
         colour = (x ^ y) & 1
         low, high = sorted((x & ~1, y & ~1))
         if low == high:
@@ -82,7 +82,7 @@ class Builder:
         return Bit(self._gate(Op.XOR, low, high) ^ colour)
 
     def and_(self, x: Bit, y: Bit) -> Bit:
-        """Return x AND y, adding the only kind of gate that costs ciphertexts when garbled."""
+        """Return x AND y, adding at most one gate, of the only kind that costs ciphertexts when garbled."""
         low, high = sorted((x, y))
         if low == ZERO:
             return ZERO
@@ -106,7 +106,7 @@ class Builder:
         return self.not_(self.and_(self.not_(x), self.not_(y)))
 
     def insert(self, circuit: Circuit, inputs: Sequence[Sequence[Bit]]) -> list[Bits]:
-        """Copy all gates of another circuit, fed with these input bits; return its output bits.
+        """Copy a circuit's gates, fed with these input bits; return the output bits; or raise ConfigError.
 
         Raises ConfigError for a wrong number of inputs, or of other widths.
         """
@@ -129,7 +129,7 @@ class Builder:
         return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
-        """Return the bit of a gate, added unless an equal gate exists already."""
+        """Return the bit of a gate, added unless an equal one exists; raise ConfigError above the most."""
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:

@@ -185,7 +185,7 @@ class Circuit:
         return [sum(bit << i for i, bit in enumerate(value)) for value in self.output_values(wires)]
 
     def evaluate_many(self, inputs: Sequence[NDArray[np.uint64]]) -> list[NDArray[np.uint64]]:
-        """Evaluate the circuit on plain inputs of many instances at once, packed 64 to a word.
+        """Evaluate the circuit on many instances, packed 64 to a word; return the outputs, packed alike.
 
         `inputs` has one array for each input value, of shape (width, words): bit j of word w of row i is
         bit i of the value in instance 64 w + j. The results are laid out in the same way; see `pack` and
@@ -244,7 +244,7 @@ class Circuit:
         return zip(self.op.tolist(), self.a.tolist(), self.b.tolist(), self.out.tolist(), strict=True)
 
     def output_values(self, wires: Sequence[T]) -> list[Sequence[T]]:
-        """Group items that stand for the circuit's wires into one sequence for each output value."""
+        """Return the items of the output wires, out of one item per wire, grouped by output value."""
         ends = [*itertools.accumulate(self.outputs, initial=self.n_wires - self.n_outputs)]
         return [wires[start:end] for start, end in itertools.pairwise(ends)]
 

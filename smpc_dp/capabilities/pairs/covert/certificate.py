@@ -173,7 +173,7 @@ def judge(content: bytes) -> Conviction:
 
 
 def _plan(certificate: Certificate) -> Plan:
-    """Return the plan of the two-party evaluation that a cheating certificate describes."""
+    """Return the plan of the evaluation that a certificate describes; raise VerificationError if invalid."""
     fields = {
         "circuit": "",
         "digest": "0" * 64,
@@ -200,7 +200,7 @@ def _plan(certificate: Certificate) -> Plan:
 
 
 def run_of(certificate: Certificate) -> bytes:
-    """Return the id of the run in which a certificate says that the garbler cheated.
+    """Return the id of the run that a cheating certificate is about; raise VerificationError if invalid.
 
     Raises VerificationError for a session, nonces or keys of a form that no run has.
     """
@@ -238,7 +238,7 @@ def _statement(certificate: Certificate, run_id: bytes) -> Statement:
 
 
 def _garbler_seed(terms: Terms, certificate: Certificate, statement: Statement) -> bytes:
-    """Recover the garbler's seed of the false copy by replaying the evaluator's seed of the transfer."""
+    """Return the garbler's seed of the false copy, by replaying the seed transfer; or VerificationError."""
     try:
         made, learned = replay_seeds(terms, certificate.first_seed, certificate.first_message)
     except PeerFault as error:

@@ -24,7 +24,7 @@ OPENED_BYTES = LABEL_BYTES + 16
 
 
 def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
-    """Return a garbled copy's input labels, from the message that opens them.
+    """Return a copy's input labels from the message that opens them; VerificationError if not as signed.
 
     `masked` are the evaluator's masked inputs, one bit each. Raises VerificationError unless the hashes of
     the labels and those of their siblings give the signed digest.
@@ -104,7 +104,7 @@ class GarblerCopy:
         self._correct(pads)
 
     def remake(self, evaluator: EvaluatorCopy) -> int | None:
-        """Check this copy's transfers by its seed and by what the evaluator has recorded.
+        """Replay this copy's transfers; return the position of its first false message, or None.
 
         Return the position of the first of the garbler's messages that does not follow from the seed; None
         if all do, and then the copy is as after `take`.

@@ -143,7 +143,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return decode_envelope(data[1:], self._garbler), statement
 
     def _check_copies(self, terms: Terms, learned: Learned, envelope: Envelope, statement: Statement) -> None:
-        """Garble each opened copy again; convict the garbler if one differs from what it signed.
+        """Garble each opened copy again; raise PeerFault with a certificate if one is not as signed.
 
         All copies are looked at before: where this stops does not depend on which one differs.
         """
@@ -187,7 +187,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
     def _take_labels(
         self, terms: Terms, number: int, copy: EvaluatorCopy | None, statement: Statement
     ) -> Effects[Evaluator]:
-        """Send masked inputs; return an evaluator of the closed copy with all input labels."""
+        """Send masked inputs; return an evaluator with all labels of the closed copy; or PeerFault."""
         masked: Bits = np.empty(0, np.uint8)
         held: Bits = np.empty((0, LABEL_BYTES), np.uint8)
         if copy is not None:
@@ -213,7 +213,7 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
         return evaluator
 
     def _take_exactly(self, size: int, name: str) -> Effects[bytes | memoryview]:
-        """Return the garbler's next piece of exactly `size` bytes, without waiting if that is 0."""
+        """Return the garbler's next piece, b"" without waiting for size 0; PeerFault for another size."""
         if not size:
             return b""
         content = yield from self._take_piece(GARBLER, size)

@@ -121,7 +121,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         return decode_envelope(data[1:], self._evaluator), opened.closed
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
-        """Receive the evaluator's masked input bits, shape (wires, instances)."""
+        """Return the evaluator's masked input bits, (wires, instances); raise PeerFault if too many."""
         shape = terms.mask_count, terms.instances
         if not shape[0]:
             return np.empty(shape, np.uint8)

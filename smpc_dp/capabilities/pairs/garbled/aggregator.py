@@ -77,7 +77,7 @@ class AggregatorRole(Participant):
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
-        """Decrypt a side's sealed message to the aggregator, and return its content."""
+        """Return the decrypted content of a side's sealed message; raise PeerFault if it was changed."""
         key, context = self.seal_terms(sender, sender, self.name, step, block)
         try:
             return unseal(key, sealed, context)

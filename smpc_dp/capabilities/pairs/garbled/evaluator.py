@@ -201,7 +201,7 @@ class EvaluatorRole(Participant):
             raise PeerFault(self._garbler, reason, Check.WRONG_COUNT)
 
     def _decode(self, decode: Decode, colours: bytes, block: Block) -> Bits:
-        """Return a block's output bits from its labels' colours and the garbler's decoding message."""
+        """Return a block's output bits from both sides' colours; raise PeerFault for a wrong length."""
         shape = (self._plan.circuit.n_outputs, block.count)
         zeros, ones = unpack_bits(decode.colours, shape), unpack_bits(colours, shape)
         if zeros is None or ones is None:

@@ -182,7 +182,7 @@ class GarblerRole(Participant):
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
     def _exchange(self, garbler: Garbler, block: Block) -> Effects[None]:
-        """Swap the labels of wires where the evaluator's input differs from its random choice."""
+        """Receive where the evaluator's inputs differ from its random choices; swap those wires' labels."""
         wires = self._plan.evaluator_wires
         shape = (len(wires), block.count)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))

@@ -63,7 +63,7 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 def copies_of(security: Security | None, covert: int | None, default: int = 0) -> int:
-    """Return the number of garbled copies that a security level and `covert` ask for.
+    """Return the number of garbled copies for a security level and `covert`; or raise ConfigError.
 
     `default`: if neither is said; of "covert" alone it is PAIR_COPIES. Raises ConfigError for an unknown
     security, and for copies that are not for it.
@@ -91,7 +91,7 @@ def refuse_garbling(covert: int | None, security: Security | None) -> None:
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[PairwiseParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table for a session of `parties` parties; return parameters, or faults."""
+    """Check `[parameters]` of a session of two parties; return them, or None with the faults."""
     good, issues = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
     if parties != 2:
         issues.append(ConfigIssue("roster", f"exactly 2 parties, has {parties}", ConfigCheck.RANGE))

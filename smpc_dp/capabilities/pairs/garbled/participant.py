@@ -137,7 +137,7 @@ class Participant:
         return self._run_id
 
     def run(self) -> Effects[Evaluated]:
-        """Run the whole role as a generator of sends and waits; raise an SmpcError on failure.
+        """Run the role as a generator of sends and waits; on failure destroy its transfers, and raise.
 
         The setup of the transfers does not outlive an evaluation that fails.
         """
@@ -202,7 +202,7 @@ class Participant:
         )
 
     def _greet(self) -> Effects[None]:
-        """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""
+        """Exchange hellos and the start, derive the run id; destroy transfers if the two ends differ."""
         self._transfers.make_room(self._plan.transfer_rows)
         own = Hello(
             self._randomness.bytes(NONCE_BYTES),
@@ -221,7 +221,7 @@ class Participant:
         yield from self._take_start()
 
     def _exchange_hellos(self, own: H) -> Effects[dict[str, H]]:
-        """Exchange hellos, compare circuits and plans, and derive the run id."""
+        """Exchange hellos, compare circuits and plans, derive the run id; return hellos by name."""
         hellos = {self.name: own}
         for peer in self._others:
             yield self._control(peer, HELLO, own)

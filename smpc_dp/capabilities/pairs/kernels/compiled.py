@@ -62,7 +62,7 @@ def _of_records(kernel: Kernel, most: int) -> Circuit:
 
 
 def isolated(kernel: Kernel) -> Kernel:
-    """Return the kernel with its circuit rebuilt apart from the noise, and its output cut to the range.
+    """Return the kernel with its circuit rebuilt, its output cut to the range; or raise ConfigError.
 
     The noisy circuit has no other input and no other output than the two records and one integer, and the
     gadget has no wire of the noise: a wrong gadget cannot break what the noise is designed for. Code that

@@ -16,7 +16,7 @@ MAX_LENGTH, MAX_LEVELS = 10_000, 127
 
 
 def cosine(length: int, levels: int = 7) -> Kernel:
-    """Return the kernel of the cosine of two vectors of integers from -levels to levels.
+    """Return the cosine kernel of vectors of `length` integers from -levels to levels; or ConfigError.
 
     The integer is cut to its range in the circuit, whatever a partner puts in. Raises ConfigError for a
     length or levels out of range.

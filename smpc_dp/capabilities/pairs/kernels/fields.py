@@ -104,7 +104,7 @@ class Field:
         return int(low * unit), int(step * unit), unit
 
     def codes(self, values: ArrayLike) -> Codes:
-        """Return each value's nearest grid point as an integer 0..steps; raise PrivacyError out of bounds.
+        """Return values as codes 0..steps; PrivacyError out of bounds, or off the grid if `exact`.
 
         With `exact` a value is on the grid if it is a point, or in an array of floats the float nearest to
         one and to no other. Raises PrivacyError for a value out of bounds, masked, not a finite number, or
@@ -122,7 +122,7 @@ class Field:
         return codes
 
     def nearest(self, values: ArrayLike) -> Codes:
-        """Return each value's nearest code, even where `exact` would refuse; PrivacyError out of bounds."""
+        """Return values as nearest codes, also off the grid if `exact`; PrivacyError out of bounds."""
         return self._nearest(self._within(values))
 
     def _nearest(self, array: NDArray[Any]) -> Codes:

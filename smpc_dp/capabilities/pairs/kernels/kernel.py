@@ -100,7 +100,7 @@ class Kernel:
         return self._codes(list(array.T) if array.ndim == 2 else [])
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
-        """Encode one record; return its codes, shape (1, len(fields)), and its public label, -1 for none.
+        """Encode one record: (codes, (1, len(fields)), public label or -1); raise ConfigError if invalid.
 
         `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
         labels, else None. Raises as `codes` does, and ConfigError for another label.

@@ -54,7 +54,7 @@ class Published:
         return f"{self.name}.txt"
 
     def build(self) -> Circuit:
-        """Build the circuit; every call gives the same gates."""
+        """Return the circuit, built at the first call and then cached."""
         return _build(self)
 
 

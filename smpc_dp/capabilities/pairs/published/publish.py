@@ -82,7 +82,7 @@ def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -
 
 
 def check_folder(folder: Path) -> Finding:
-    """Return the faults of a folder of published circuits: unknown files, a wrong or missing manifest.
+    """Return unknown files, a wrong or missing manifest as faults; raise LocalError if unreadable.
 
     Raises LocalError when the folder cannot be read.
     """
@@ -123,7 +123,7 @@ def check_published(
     count: int = RANDOM_INPUTS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Finding:
-    """Check one published circuit: its file, its manifest entry, and its outputs on inputs.
+    """Check a published circuit's file, manifest entry and outputs; return inputs tried and faults.
 
     `count` and `progress` are those of `check_meaning`. Faults are returned, not raised.
     """

@@ -49,7 +49,7 @@ class CertificateReport(msgspec.Struct, frozen=True, kw_only=True):
 def audit_certificate(
     path: str | os.PathLike[str], session: str | os.PathLike[str] | None = None
 ) -> CertificateReport:
-    """Check the certificate in a file, and report whom it convicts, of which session if one is given.
+    """Check a certificate's file, against a session if given; report whom it convicts, or nobody.
 
     Raises ConfigError and LocalError for files that cannot be read, and a session file with faults.
     """

@@ -94,7 +94,7 @@ class Evaluations:
             return await self._evaluate(operation, peer, label, on_step)
 
     async def _evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
-        """Evaluate a circuit with `peer` while the caller holds the lock for that peer."""
+        """Evaluate a circuit with `peer`, whose lock the caller holds; return the result."""
         pairing = self._peer_call(operation.plan, peer, label)
         parameters = operation.plan.parameters
         pair = (parameters.garbler, parameters.evaluator, parameters.malicious)
@@ -233,7 +233,7 @@ class Evaluations:
         keep: Keep,
         patience: float,
     ) -> Report:
-        """Connect to the peer, run the role to its end, and close the connection."""
+        """Connect to the peer, run the role to its end, close the connection; return the report."""
         channel = self._connect(pairing, halt, patience)
         try:
             return drive(role, {pairing.peer: channel, **others}, report_step, keep)

@@ -40,7 +40,7 @@ NO_STATISTICS = "pairwise statistics: it learns them"
 
 
 def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
-    """Return the TLS contexts to connect to other parties.
+    """Return the TLS contexts to connect to other parties; raise ConfigError where there are none.
 
     Raises ConfigError in a simulation, and without an aggregator: `lacking` is what such a session does not
     have.

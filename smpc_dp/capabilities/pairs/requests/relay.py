@@ -153,7 +153,7 @@ class RelayedChannel:
         self._pump = self._loop.create_task(self._work())
 
     def deliver(self, message: Relay) -> None:
-        """Queue a frame of the partner, which the aggregator has relayed."""
+        """Check and queue a relayed frame of the partner; a wrong frame ends the channel."""
         if self._error is not None:
             return
         try:
@@ -180,7 +180,7 @@ class RelayedChannel:
                 await self._give(RelayEnd(self._matching))
 
     def _take(self, message: Relay) -> None:
-        """Check a relayed frame's number, note how many frames the partner used, and store its content."""
+        """Check a relayed frame and store its content; raise PeerFault or TimeoutFault if out of order."""
         if self._is_lossy and message.number > self._come:
             raise TimeoutFault({self.peer}, "pair", LOST)
         if not self._used <= message.taken <= self._sent or message.number != self._come:
@@ -264,7 +264,7 @@ class RelayedChannel:
         self._loop.call_soon_threadsafe(self._inbound.set)
 
     def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
-        """Return the partner's next message of at most `limit` bytes; blocks until it is there.
+        """Wait for and return the partner's next message; raise an error if too long or none comes.
 
         Raises VerificationError for a frame that is not the partner's next one, TimeoutFault when none comes.
         """

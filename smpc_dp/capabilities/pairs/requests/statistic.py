@@ -221,7 +221,7 @@ class PairRounds(AggregatorWaits):
         return pairs_seconds(self._plan.partners, self._timeouts) if drive.run.step == RESULT else 0.0
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
-        """Handle a message of a pair's evaluation, or return the event that another message means."""
+        """Handle a message of a pair's evaluation and return None; return the event of any other."""
         event = await super().event_of(drive, inbound)
         envelope = inbound.envelope
         if event is None or envelope is None:
@@ -376,7 +376,7 @@ class PairRounds(AggregatorWaits):
             self._end_pair(message.matching, TimeoutFault({tunnel.partner}, "pair", HAS_LEFT))
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate this party's pair of a matching; raise PeerFault for a convicted partner."""
+        """Evaluate this party's pair of a matching; raise PeerFault if its partner is convicted."""
         peer = evaluator if self._identity.name == garbler else garbler
         convictions = self._evaluations.convictions
         try:
@@ -394,7 +394,7 @@ class PairRounds(AggregatorWaits):
             raise
 
     async def _evaluate_once(self, matching: int, garbler: str, evaluator: str) -> None:
-        """Evaluate this party's pair of a matching, and give up when the time limit has passed."""
+        """Evaluate this party's pair of a matching; raise TimeoutFault if it begins or ends too late."""
         own, peer = self._identity.name, self._tunnels[matching].partner
         begins, ends = (self._began + seconds for seconds in pair_seconds(matching, self._timeouts))
         if not self._is_evaluating:

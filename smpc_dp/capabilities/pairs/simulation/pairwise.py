@@ -122,7 +122,7 @@ def evaluate(
     security: Security | None = None,
     seed_for_simulation: int | None = None,
 ) -> Evaluation:
-    """Simulate both parties' evaluation of a circuit in this process, and return the output.
+    """Simulate both parties' evaluation of a circuit in this process; return the result.
 
     Args:
         circuit, output, mode, covert, security, evaluator_inputs: as in `Session.evaluate`.

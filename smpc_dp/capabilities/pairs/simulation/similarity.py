@@ -15,7 +15,7 @@ from smpc_dp.values import vector_of
 def similarities(
     vectors: ArrayLike, epsilon: float, *, levels: int = 7, seed_for_simulation: int | None = None
 ) -> NDArray[np.float64]:
-    """Simulate the comparisons of all parties' vectors; return the matrix of noisy cosines.
+    """Return the simulated noisy cosines of all vectors, shape (n, n), NaN on the diagonal.
 
     Args:
         vectors: shape (n, length), one of each party.

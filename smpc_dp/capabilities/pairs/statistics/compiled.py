@@ -34,7 +34,7 @@ def plan_statistic(
     covert: int = 0,
     malicious: bool = False,
 ) -> StatisticPlan:
-    """Return the plan of a pairwise statistic: kernel and noise for (epsilon, delta), as a circuit.
+    """Return a pairwise statistic's plan, with noise for (epsilon, delta) in a circuit; or ConfigError.
 
     Args:
         partners: P, pairs of each party. None chooses: the best for `zetas` = (zeta_1, zeta_2) of Theorem
@@ -106,7 +106,7 @@ def is_malicious(terms: Mapping[str, object]) -> bool:
 
 
 def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: NoiseKind) -> Noise:
-    """Return the noise of one evaluation, where a record's budget is for `partners` evaluations."""
+    """Return the noise of one of the `partners` evaluations that share a budget; or raise ConfigError."""
     if kind == "gaussian":
         return TableGaussian.design(steps, epsilon, delta, partners)
     share = epsilon / partners

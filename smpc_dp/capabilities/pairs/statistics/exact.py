@@ -72,7 +72,7 @@ def collision(x: ArrayLike) -> float:
 
 
 def u_statistic(kernel: Kernel, records: Any) -> float:
-    """Return the exact mean of a kernel over all pairs of records, without noise.
+    """Return the exact mean of a kernel over all pairs of records, without noise; or raise ConfigError.
 
     O(n log n) for the kernels of this package, O(n^2) time and O(n) memory for a party's own. A kernel with
     public labels takes (records, labels) with labels (n,) of 0 and 1. Values are rounded to the kernel's
@@ -123,7 +123,7 @@ def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64
 
 
 def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -> NDArray[np.int64]:
-    """Return `count` pairs of two different parties out of n, drawn uniformly and independently.
+    """Return `count` random pairs of two different parties of n, independent, shape (count, 2).
 
     Uniform up to a bias of n / 2^64. Raises ConfigError.
     """

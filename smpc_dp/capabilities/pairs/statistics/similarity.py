@@ -98,7 +98,7 @@ class SimilarityPlan:
 def plan_similarities(
     length: int, parties: int, epsilon: float, levels: int = 7, *, malicious: bool = False
 ) -> SimilarityPlan:
-    """Return the plan of noisy cosine comparisons between all pairs of parties, for vectors of this length.
+    """Return the plan of noisy cosines of all pairs of parties' vectors; or raise ConfigError.
 
     Args:
         length: entries of a vector.
@@ -136,5 +136,5 @@ class Similarities:
     deviation: float
 
     def nearest(self, neighbours: int = 10) -> tuple[str, ...]:
-        """Return the names of the parties with the greatest scores, greatest first."""
+        """Return the names of `neighbours` parties with the greatest scores, greatest first."""
         return tuple(sorted(self.scores, key=lambda name: -self.scores[name])[:neighbours])

@@ -157,7 +157,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
-    """Store a party's opened coin; raise PeerFault if it does not match the party's commitment."""
+    """Store and return a party's opened coin; raise PeerFault unless it is the committed one."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
     # Kept also if it is wrong: the signed message is evidence.
     item = Item(None, envelope.body, envelope.signature)
@@ -216,7 +216,7 @@ def attempts(_aggregator: Aggregator) -> int:
 
 
 def _requested(state: CollectHello) -> Counter[bytes]:
-    """Return how many parties ask for each operation."""
+    """Return how many parties ask for each operation, by the digest of its plan."""
     return Counter(item.message.plan for item in state.inbox.items.values())
 
 
@@ -226,7 +226,7 @@ def _hello(hellos: Mapping[int, Statement], party: int) -> m.Hello:
 
 
 def _agree(aggregator: Aggregator, state: CollectHello) -> Requested:
-    """Select the operation that most parties ask for, and drop the parties that ask for another."""
+    """Return the operation that most ask for; exclude other parties; TimeoutFault if too few agree."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _requested(state).most_common(1)
     operation = next(i.message.operation for i in inbox.items.values() if i.message.plan == wanted)
@@ -267,7 +267,7 @@ def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present
 def _draw_again(
     aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
 ) -> Transition:
-    """Return the state of a new draw, without the parties whose coin is missing."""
+    """Begin a new draw without parties whose coin is missing; TimeoutFault after the last attempt."""
     inbox, hellos = state.inbox, state.hellos
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")

@@ -115,7 +115,7 @@ class StatisticVerdict(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def compared(self, opinion: Opinion) -> Findings:
-        """Return this auditor's findings beside a second auditor's; raise ValidationError if malformed."""
+        """Return both auditors' findings, by field; {} if the second has none; raise if malformed."""
         if opinion.statistic is None:
             return {}
         second = convert(opinion.statistic, StatisticVerdict)
@@ -203,7 +203,7 @@ class StatisticAuditor:
         """Do nothing: each entry is checked when it is taken."""
 
     def last_run_id(self) -> str:
-        """Return the run id in the verdict, as parties' results state it; may raise an error."""
+        """Return the run id in the verdict; raise VerificationError if the log is incomplete."""
         return self.verdict().run_id
 
     def longest(self, kind: str) -> int:
@@ -332,7 +332,7 @@ class StatisticAuditor:
         self._terms, self._partners = terms, partners
 
     def _take_hello(self, entry: Entry) -> None:
-        """Check a party's logged hello, with its commitments to coins."""
+        """Check and store a party's logged hello; raise VerificationError if it is not the next."""
         hello = decode(entry.payload, m.Hello, entry.party)
         expected = self._names(self._present)[len(self._hellos)]
         if entry.party != expected:
@@ -363,7 +363,7 @@ class StatisticAuditor:
             )
 
     def _take_coin(self, entry: Entry) -> None:
-        """Take a party's logged coin; the party is excluded if it does not match its commitment."""
+        """Store a party's logged coin; exclude the party if the coin is not the committed one."""
         party = self._in_order(entry)
         name, coin = entry.party, decode(entry.payload, m.Coin, entry.party).coin
         if party not in self._present:
@@ -399,7 +399,7 @@ class StatisticAuditor:
         self._present, self._coins, self._false, self._last = left, {}, [], 0
 
     def _take_done(self, entry: Entry) -> None:
-        """Check a party's logged report on its pairs."""
+        """Check and store a party's logged report on which of its pairs failed."""
         if self._in_order(entry) not in self._present or self._draw is None:
             raise VerificationError(f"'{entry.party}' is in no pair", Check.NOT_PRESENT)
         failed = decode(entry.payload, m.Done, entry.party).failed

@@ -44,7 +44,7 @@ class Estimate:
 def estimate(
     plan: StatisticPlan, pairs: Pairs, raw: Raw, *, drawn: int | None = None, level: float = 0.95
 ) -> Estimate:
-    """Return the mean of the pairs' noisy kernel values, with its standard error and interval.
+    """Return the mean of pairs' noisy values, with standard error and interval; ConfigError without pairs.
 
     `raw` are the circuit's outputs, shape (m,), for `pairs`, shape (m, 2), out of `drawn`. Pairs with a party
     in common are not independent: the variance is the sum of the products of residuals over all pairs of

@@ -116,7 +116,7 @@ class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope) -> Item:
-    """Check and store a party's report on which of its pairs have failed."""
+    """Check, store and return a party's report on which of its pairs have failed."""
     done = decode(envelope.body, m.Done, envelope.sender)
     check_failed(state.drawn, envelope.sender, done.failed)
     item = Item(None, envelope.body, envelope.signature)
@@ -125,7 +125,7 @@ def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelop
 
 
 def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Handle a party's message of its pair's evaluation; return the aggregator's answers."""
+    """Pass a party's message to the aggregator's role in its pair; return the role's answers."""
     _check(aggregator, state, envelope)
     sender, pairs, drawn = envelope.sender, state.pairs, state.drawn
     message = decode(envelope.body, m.Pair, sender)
@@ -156,7 +156,7 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Return the message that passes a pair's frame, or the end of its frames, to the partner."""
+    """Return the message that passes a pair's frame, or their end, to the partner; [] if the pair is over."""
     _check(aggregator, state, envelope)
     if state.pairs is None:
         return []
@@ -176,7 +176,7 @@ def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: 
 def on_conviction(
     aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope
 ) -> list[Envelope]:
-    """Check a party's certificate against its garbler; exclude a convicted party, and end its pairs.
+    """Exclude a garbler whom a certificate convicts, and fail its pairs; return messages to partners.
 
     It is convicted also if it has left, or was excluded, before. A certificate that does not convict it is
     its sender's fault.
@@ -239,7 +239,7 @@ def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list
 
 
 def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
-    """Compute the estimate from the pairs' outputs, log the outcome, and end the run."""
+    """Compute the estimate from the pairs' outputs, log it, end the run; TimeoutFault without outputs."""
     context, inbox, drawn, outputs = aggregator.context, state.inbox, state.drawn, state.outputs
     plan = aggregator.parameters.plan(state.requested)
     names = tuple(aggregator.name_of(party) for party in state.present)
@@ -325,7 +325,7 @@ def _advance_pair(
     evaluation: AggregatorEvaluation,
     index: tuple[int, Pair],
 ) -> list[Envelope]:
-    """Run the aggregator's role in a pair until it waits; a fault ends this pair alone."""
+    """Run the aggregator's role in a pair until it waits; return messages; a fault ends this pair alone."""
     sent: list[Envelope] = []
     matching, pair = index
     answer: bytes | None = None

@@ -52,7 +52,7 @@ class PairRelays:
         self._relays: dict[tuple[int, tuple[str, str]], _PairRelay] = {}
 
     def forward(self, sender: str, message: m.Relay) -> str | None:
-        """Check and count a frame to be relayed; return its receiver, or None if the pair is over.
+        """Check and count a frame to relay; return its receiver, or None if the pair is over.
 
         Raises PeerFault for an unexpected frame.
         """

@@ -99,7 +99,7 @@ class StatisticResult:
         return result_html(lines, pairs_section(shown), privacy.to_json(), evidence)
 
     def z_test(self, hypothesis: float) -> tuple[float, float]:
-        """Return (z, two-sided p-value) of the hypothesis that the kernel's mean has this value.
+        """Return (z, two-sided p-value) for the mean `hypothesis`; ConfigError without a standard error.
 
         With the standard error, which covers the noise, and the normal distribution. Raises ConfigError
         without one.
@@ -283,7 +283,7 @@ def _malicious_garbler(copies: int) -> str:
 
 
 def _mechanism(plan: StatisticPlan) -> str:
-    """Return the name of the noise mechanism, as reports print it."""
+    """Return text on the noise mechanism, its kernel and its variance, as reports print it."""
     return (
         f"{plan.terms['kernel']} of {plan.partners} pairs a party with {plan.noise.name} noise in the circuit"
         f", variance {plan.noise.variance:.6g} grid steps^2"

@@ -60,7 +60,7 @@ class PairWire:
         return message.matching if self.is_lossy and is_late else None
 
     def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
-        """Check a message of the aggregator in a pair; return (matching, content).
+        """Check the aggregator's next message in a pair; return (matching, content), or raise PeerFault.
 
         Raises PeerFault for an unexpected one.
         """

@@ -98,7 +98,7 @@ class StoredReports:
         self._folder, self._request = folder / f"reports-{request.digest.hex()[:16]}", request
 
     def load(self) -> dict[str, list[bytes]]:
-        """Read the stored reports of each party; create the folder if it does not exist."""
+        """Return each party's stored reports, one or two; create the folder if it does not exist."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -116,7 +116,7 @@ class StoredReports:
         return self._folder / f"{party}{SUFFIX}", self._folder / f"{party}~{SUFFIX}"
 
     def add(self, party: str, content: bytes) -> bool:
-        """Store a party's report if it is new; return False if it differs from an earlier one.
+        """Store a party's report if it is new; return False once the party has sent two that differ.
 
         Raises PeerFault for a report that does not count, LocalError for one that cannot be stored.
         """

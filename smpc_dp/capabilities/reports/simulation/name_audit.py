@@ -32,7 +32,7 @@ def audit_names(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> ReleaseAudit:
-    """Test the privacy claim of released names by sampling; a true claim fails with chance 0.001 at most.
+    """Return a sampling test of released names' privacy claim; a true claim fails with chance <= 0.001.
 
     Args:
         samples: releases on each of two neighbouring inputs; None is 100,000.

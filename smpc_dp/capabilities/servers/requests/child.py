@@ -98,7 +98,7 @@ def _tie_to(parent: int) -> None:
 
 
 def _read(control: socket.socket) -> bytes:
-    """Wait for the parent process's next message on the control socket, and return its bytes."""
+    """Return the parent's next message on the control socket; exit the process if the socket ends."""
 
     def exactly(size: int) -> bytes:
         parts = bytearray()

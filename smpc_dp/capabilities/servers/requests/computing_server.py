@@ -167,7 +167,7 @@ class ComputingServer:
     # The bridge
 
     async def _divert(self, peer: str, message: Buffer) -> bool:
-        """Pass a message with mpyc's bytes to the computation; return False for other messages."""
+        """Pass on mpyc's bytes, or return False for other messages; PeerFault if not from a server."""
         if len(message) < _BRIDGE.size:
             return False
         (tag,) = _BRIDGE.unpack_from(message)
@@ -272,7 +272,7 @@ class ComputingServer:
         return True
 
     async def _hear(self, drive: Drive, inbound: InboundEvent, askers: Askers) -> None:
-        """Take a message before a request has begun: hold it, and count who asks for the request."""
+        """Hold or pass on a message before a request begins; count the parties that ask for it."""
         if inbound.envelope is None and inbound.peer not in self._others:
             # It may call and ask again.
             askers.remove(inbound.peer)

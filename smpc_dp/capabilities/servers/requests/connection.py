@@ -135,7 +135,7 @@ class ServersConnection(Connection):
         before: int = 0,
         label: str | None = None,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one sum of all parties or a group; return the result and the ledger's receipt."""
+        """Take part in one sum of all parties or a group; return (result, ledger's receipt or None)."""
         member = membership or self.membership
         parameters, servers = member.parameters, len(member.servers)
         requested = _Request(
@@ -179,7 +179,7 @@ class ServersConnection(Connection):
         compile_operation(parameters, operation, parties, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """Return an error that says that no further request is possible, or `error` as it is."""
+        """Return ServerLostError if `error` ends the session, else `error` itself; raises nothing."""
         at_fault = ends_session(error, self.membership.servers)
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 
@@ -190,7 +190,7 @@ class ServersConnection(Connection):
     async def _drive(
         self, requested: _Request, charge: Charge, before: int = 0, own: OwnRequest | None = None
     ) -> Receipt | None:
-        """Run the party's part to its end; return the ledger's receipt of the charge, if any."""
+        """Run the party's part to its end; return the ledger's receipt, None if nothing was charged."""
         timeouts = self._timeouts
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step
         # Others may be at earlier requests, each of which may take all of its time.

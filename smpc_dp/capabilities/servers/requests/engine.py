@@ -165,7 +165,7 @@ class Engine:
             end.close()
 
     async def _open(self) -> _Child:
-        """Start the mpyc child process, and the tasks that pass bytes between it and other servers."""
+        """Start the mpyc child and the tasks that pass bytes between it and servers; return the child."""
         loop = asyncio.get_running_loop()
         pairs = _socket_pairs(len(self._servers))
         own = self._servers.index(self._own)

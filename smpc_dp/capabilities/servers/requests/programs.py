@@ -87,7 +87,7 @@ def compile_operation(
 def operation_of(
     kernel: Kernel, epsilon: float, delta: float, distribution: str, partners: int | None
 ) -> str:
-    """Return a pairwise statistic as the JSON text that parties send to servers; raise if too long."""
+    """Return a statistic as JSON text that parties send; ConfigError if invalid or too long."""
     described = describe(kernel)
     if distribution not in DISTRIBUTIONS:
         raise ConfigError.at(

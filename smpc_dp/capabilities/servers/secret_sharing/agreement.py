@@ -110,7 +110,7 @@ class Member(ABC):
     @property
     @abstractmethod
     def waiting_for(self) -> frozenset[str]:
-        """The names of members whose messages of this step are still missing."""
+        """The names of members whose messages of this step are still missing; subclasses implement it."""
 
     @property
     def waiting_count(self) -> int:
@@ -178,7 +178,7 @@ class Member(ABC):
         """Return the messages to send after the step's deadline; subclasses implement this."""
 
     def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
-        """Return the messages after the holder's work is done; a party has no work, so none."""
+        """Return no messages: a party's holder reports no work; a server overrides this."""
         return ()
 
     @abstractmethod
@@ -191,7 +191,7 @@ class Member(ABC):
         return self._context.write(self._identity, run_id, step, names, message)
 
     def _is_new(self, envelope: Envelope) -> bool:
-        """Check a message's receiver and signature; return False if it is a repetition."""
+        """Return False for a repeated message; raise PeerFault if misdirected, unsigned or contradictory."""
         if envelope.receiver != self.name:
             raise PeerFault(
                 envelope.sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER

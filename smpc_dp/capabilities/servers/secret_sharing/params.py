@@ -237,7 +237,7 @@ def party_issues(parties: int, least: int = 2) -> list[ConfigIssue]:
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
+    """Check a table of `SharedSettings`; return (parameters, []), or (None, every fault found)."""
     good, issues = read(SharedSettings, parameters, unknown=f"unknown parameter of {MPYC}")
     issues += party_issues(parties)
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):

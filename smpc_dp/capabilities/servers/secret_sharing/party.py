@@ -230,7 +230,7 @@ class PartyRun(Member):
             )
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:
-        """Split the party's record into secret shares; return each server's, encoded."""
+        """Return each server's encoded share of the record; ConfigError or PrivacyError if it is unfit."""
         record = self._record
         if len(record) != terms.length:
             raise ConfigError.at(
@@ -247,7 +247,7 @@ class PartyRun(Member):
         return split(record, terms.prime, self._threshold, len(self._servers))
 
     def _finish(self) -> Sequence[Envelope]:
-        """Check that all servers' outputs agree, and take the opened integers as the result."""
+        """Check that servers' outputs agree; store the opened integers; end the run; return no messages."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             opened = self._open(self._terms, self._start, outputs)

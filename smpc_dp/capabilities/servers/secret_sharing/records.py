@@ -119,7 +119,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
 def check_records(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedRecordParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`SharedRecordSettings`); return the parameters or every fault found."""
+    """Check a table of `SharedRecordSettings`; return (parameters, []), or (None, every fault found)."""
     schema, good, issues = records.read_records(
         SharedRecordSettings,
         parameters,

@@ -222,7 +222,7 @@ class ServerRun(Member):
         return self._guard(self._advance)
 
     def _on_report(self, result: Sequence[int] | TimeoutFault | None) -> Sequence[Envelope]:
-        """Take the integers that the computation has opened; return them signed, to all members.
+        """Take what the computation opened, or why it has not; return messages to members.
 
         `result`: the values; TimeoutFault: what has not come; None: all others were heard, see `looks_back`.
         """
@@ -248,7 +248,7 @@ class ServerRun(Member):
         return [*self._take_untold(), *self._write(ABORT, names, abort)]
 
     def _stop(self, own: TimeoutFault | None) -> list[Envelope]:
-        """Tell all members what has not come, then wait for the other servers to say the same.
+        """Report to members, once, why this server stops; then wait for the other servers' reports.
 
         `own`: what this server misses; None: nothing, another server has stopped.
         """
@@ -377,7 +377,7 @@ class ServerRun(Member):
                 self._outputs[sender] = decode(envelope.body, m.Output, sender)
 
     def _advance(self) -> list[Envelope]:
-        """Finish each step whose expected messages are all there; return what is to be sent."""
+        """Finish each step that has all its messages; return what to send; raise if a stop is complete."""
         sent: list[Envelope] = []
         if self._stopping:
             if not (self.waiting_for or self.looks_back):
@@ -400,7 +400,7 @@ class ServerRun(Member):
         return self._write(m.PRESENT, self._others, self._present[self.name])
 
     def _agree(self) -> list[Envelope]:
-        """Determine the parties whose equal hello all servers have; begin the run with them."""
+        """Begin the run with parties of equal hellos that ask for the same; return the start messages."""
         claimed = {name: self._digests(name, self._present[name]) for name in self._servers}
         present = set(self._hellos)
         for party in sorted(present):
@@ -458,7 +458,7 @@ class ServerRun(Member):
         self._drop(party, PeerFault(self._name_of(party), reason, check, accuser=accuser, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
-        """Return the hashes of hellos that a server reports to have, by party."""
+        """Return a server's reported hashes of hellos, by party; PeerFault if their number is wrong."""
         parties = PartySet.unpack(present.parties, self._parties, name)
         if len(present.hellos) != 32 * len(parties):
             raise PeerFault(
@@ -482,7 +482,7 @@ class ServerRun(Member):
         return Code.MISSING if error is None else code_of(error, self._name_of(party))
 
     def _seal(self) -> list[Envelope]:
-        """Determine the parties whose shares all servers hold; return this server's signature on them."""
+        """Find the parties whose shares all servers hold; return this server's signature on them."""
         included = set(self._members)
         faults: list[m.LeftOut] = []
         for index, name in enumerate(self._servers, 1):
@@ -505,7 +505,7 @@ class ServerRun(Member):
         return self._write(m.SEAL, self._others, self._seals[self.name])
 
     def _unlock(self) -> list[Envelope]:
-        """Check all servers' signatures on the set of parties; then the computation may begin."""
+        """Check all servers' signatures on the set of parties; return no messages; then jobs may begin."""
         seals = {name: self._seals[name] for name in self._servers}
         for name, seal in seals.items():
             self._check_signature(
@@ -515,7 +515,7 @@ class ServerRun(Member):
         return []
 
     def _computed(self, values: Sequence[int]) -> list[Envelope]:
-        """Return the opened integers, signed, to parties and servers."""
+        """Store this server's output, the opened integers; return it, signed, for all members."""
         texts = [str(value) for value in values]
         signature = self._identity.sign(output_statement(self._run_id, self._included, texts, self._faults))
         seals = [self._seals[name].signature for name in self._servers]
@@ -526,7 +526,7 @@ class ServerRun(Member):
         return [*self._write(m.OUTPUT, [*names, *self._others], output), *self._advance()]
 
     def _compare(self) -> list[Envelope]:
-        """Check that all servers' outputs agree, and take the opened integers as the result."""
+        """Check that all servers' outputs agree; store the opened integers; return no messages."""
         if self._terms is not None and self._start is not None:
             outputs = {name: self._outputs[name] for name in self._servers}
             self._outcome = self._open(self._terms, self._start, outputs)

@@ -117,7 +117,7 @@ class TableParameters(SharedParameters, RecordParameters, frozen=True):
 def check_tables(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[TableParameters | None, list[ConfigIssue]]:
-    """Check a `[parameters]` table (`TableSettings`); return the parameters or every fault found."""
+    """Check a table of `TableSettings`; return (parameters, []), or (None, every fault found)."""
     from smpc_dp.records.exact import LEAST_PARTIES
 
     schema, good, issues = records.read_records(

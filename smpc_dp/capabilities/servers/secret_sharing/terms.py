@@ -116,7 +116,7 @@ class ProgramTerms(
 
 
 def modulus_for(bits: int, security: int) -> str:
-    """Return a prime modulus, in hex, with room for integers of `bits` bits and mpyc's security masks."""
+    """Return a prime modulus, in hex, for integers of `bits` bits and masks; ValueError if too many."""
     for width in MODULUS_BITS:
         if width >= bits + security + 2:
             return f"{(1 << width) - 1:x}"

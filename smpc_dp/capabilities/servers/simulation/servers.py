@@ -42,7 +42,7 @@ class _Room:
         return vector_program(self._parameters, parties).terms
 
     def compute(self) -> list[Envelope]:
-        """Compute for all servers if all are ready, else return nothing; return their messages."""
+        """Compute for all servers once all are ready, and return their messages; [] before that."""
         jobs = [server.job for server in self.servers]
         there = [job for job in jobs if job is not None]
         if len(there) < len(jobs):

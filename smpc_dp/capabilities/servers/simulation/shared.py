@@ -50,7 +50,7 @@ def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
 
 
 def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]:
-    """Compute in the clear what a program on shares would open, with noise drawn from `source`.
+    """Return the integers that a program on shares would open, computed in the clear, noise from `source`.
 
     Records are all in bounds, shape (parties, length).
     """
@@ -82,7 +82,7 @@ def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]
 
 
 def _lone_runtime() -> Any:
-    """Return an mpyc runtime for a single server in this process, without connections."""
+    """Return mpyc's runtime for this process alone; ConfigError if it is one of several mpyc parties."""
     if "mpyc.runtime" not in sys.modules:
         root, argv = logging.getLogger(), sys.argv
         handlers, level = list(root.handlers), root.level

@@ -52,7 +52,7 @@ MAX_PRODUCTS = 1 << 27
 
 
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:
-    """Yield shared sums of a kernel over chunks of pairs, computed pair by pair from its definition.
+    """Yield shared sums of a kernel over chunks of pairs; ConfigError if it has no definition by pairs.
 
     The first record of a pair has label 1 where labels are public. `bits` has one array (n, w) for each
     field, `values` (n, fields) are the same codes.
@@ -92,7 +92,7 @@ def compiled_layers(kernel: Kernel) -> Layers:
 
 
 def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_labels: Sequence[int]) -> Shared:
-    """Return the shared sum of a kernel over all pairs, computed from how often each code occurs."""
+    """Return the shared sum of a kernel over all pairs, from counts of codes; ConfigError for others."""
     parties = values.shape[0]
     units = one_hot(bits[0])
     match kernel.name:
@@ -120,7 +120,7 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_lab
 
 
 def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
-    """Return the shared sum of a symmetric kernel over all pairs, from its table and counts of codes."""
+    """Return a kernel's shared sum over pairs from its table and counts; ConfigError if not symmetric."""
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
         raise ConfigError.at("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)
@@ -137,7 +137,7 @@ def by_sums(values: Shared) -> Shared:
 
 
 def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Sequence[int]) -> Shared:
-    """Return the shared sum over all pairs of Gini's mean difference or the AUC, by sorting records."""
+    """Return Gini's mean difference or the AUC, as a shared sum by sorting; ConfigError for others."""
     parties, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
         ordered = number(sort(mpc, bits[0], width))

@@ -53,7 +53,7 @@ def pair_terms(design: Noise) -> NoiseTerms:
 
 
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
-    """Return the randomiser (kind, coins, bits) of single pairs that noise terms describe."""
+    """Return the randomiser (kind, coins, bits) of these terms; ConfigError if not of single pairs."""
     if not terms.paired:
         raise ConfigError.at(
             "noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED

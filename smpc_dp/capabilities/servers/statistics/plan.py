@@ -329,7 +329,7 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
 def _of_pairs(
     plan: StatisticPlan, terms: ProgramTerms, opened: Sequence[int], refused: list[int], level: float
 ) -> Answer:
-    """Return the estimate of a statistic from the opened noisy values of its single pairs."""
+    """Return the answer from opened noisy values of single pairs; ConfigError if one is out of range."""
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
@@ -339,7 +339,7 @@ def _of_pairs(
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
-    """Return the Gaussian noise of integers that are opened together under one (epsilon, delta)."""
+    """Return the Gaussian noise of integers opened together under (epsilon, delta); ConfigError on delta."""
     if not 0 < delta < 1:
         raise ConfigError.at(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
