@@ -112,7 +112,7 @@ class TableGaussian(Noise):
 
 
 def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> float:
-    """Return delta at `epsilon` of several evaluations, each with an integer that moves by `steps`.
+    """Return an upper bound on delta at `epsilon` of evaluations whose integers each move by `steps`.
 
     With ideal noise the loss depends on its sum alone, whose distribution is a convolution. The circuit's
     distribution differs from that in total variation, once for each evaluation on either side.

@@ -53,7 +53,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def of_scale(
         cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
-        """Return noise of a given scale in the caller's unit; ConfigError for invalid arguments."""
+        """Return noise of a scale in the caller's unit, rounded down to a grid; ConfigError if invalid."""
         checks = ArgumentChecks()
         checks.require_positive("scale", scale, _LARGEST)
         checks.require_positive("step_size", step_size, 1e9)

@@ -76,7 +76,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return the parameter of each of `shares` parties' noise whose sum has about this noise."""
+        """Return the parameter, at least 1/4, of `shares` parties' noises that sum to about this noise."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
@@ -241,7 +241,7 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
         return Fraction(self.trials, 4)
 
     def share(self, shares: int) -> Fraction:
-        """Return the number of coins of a party's noise: the whole number divided by `shares`."""
+        """Return the number of coins of one of `shares` parties: trials / shares rounded down, at least 2."""
         return Fraction(max(2, self.trials // shares))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:

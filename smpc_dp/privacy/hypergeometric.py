@@ -48,7 +48,7 @@ class LogBinomials:
         return np.where(inside, value, -np.inf)
 
     def tail(self, population: int, marked: IntLike, draws: IntLike, x: IntLike) -> Floats:
-        """Return an upper bound on ln of the hypergeometric probability of x or more marked draws.
+        """Return an upper bound on ln P(X >= x), X a hypergeometric count of marked draws; 0 up to the mode.
 
         0 where x is at most the mode (no attempt is made there), -inf where X >= x is impossible; in between
         within `slack` and a relative 2**-36 of the exact value unless the tail is longer than 512 terms.

@@ -69,7 +69,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Return randomised response's variance in a pairwise mean of two fixed samples, or ConfigError.
+    """Return a pairwise mean's variance by randomised response alone, for two samples' fixed counts.
 
     `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples. Raises
     ConfigError for shapes, negative counts or an empty sample.
@@ -99,7 +99,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:
-    """Return a bound on squared bias from rounding [0, 1] to `bins` cells, by one given constant.
+    """Return a bound on squared bias from rounding [0, 1] to `bins` cells, for exactly one given constant.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over

@@ -52,7 +52,7 @@ class NamedSentences:
         return NamedSentences(tuple(item for item in self.items if item[0] not in names))
 
     def replaced(self, /, **sentences: str) -> NamedSentences:
-        """Return the list with new texts for some names, in place; LocalError for an unknown name.
+        """Return a list with new texts for some names, in the same order; LocalError for an unknown name.
 
         Raises LocalError for a name that is not there.
         """

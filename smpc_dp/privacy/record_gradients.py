@@ -292,14 +292,14 @@ def plan_record_noise(
     reach: float,
     bits: int,
 ) -> RecordNoise:
-    """Plan a party's noise by the named mechanism, so that all its releases keep the budget."""
+    """Plan noise by the named mechanism so that all releases keep the budget; only gaussian uses delta."""
     if mechanism == "gaussian":
         return plan_gradient_noise(epsilon, 0.0 if delta is None else delta, shares, reach, bits)
     return plan_pure_noise(mechanism, epsilon, shares, reach, bits)
 
 
 def grid_bits(reaches: Floats, least: int = 1 << 12) -> int:
-    """Return the bits of a grid so fine that each of these contributions spans `least` steps."""
+    """Return the bits, at least 0, of a grid on which each contribution spans at least `least` steps."""
     return max(0, math.ceil(math.log2(least / float(np.min(reaches)))))
 
 

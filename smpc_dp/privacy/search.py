@@ -50,7 +50,7 @@ def least_sufficient(
 def narrowed(
     sufficient: Callable[[float], bool], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Return (low, high) bisected to a relative tolerance, low being insufficient and high sufficient."""
+    """Return (low, high) bisected geometrically, to a relative tolerance; high suffices, low > 0 does not."""
     while high > low * (1 + tolerance):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if sufficient(middle) else (middle, high)

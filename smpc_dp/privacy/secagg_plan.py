@@ -189,7 +189,7 @@ def check_plan(
     corrupt: float = 0.1,
     security: float = 40,
 ) -> SecAggPlan:
-    """Return the plan of a secure sum with these neighbours and threshold; ConfigError if unfit.
+    """Return a secure sum's plan for this degree and threshold, also if insufficient; or ConfigError.
 
     degree in 2..parties - 1, threshold in 2..degree with 2 * threshold > degree. Raises ConfigError otherwise
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.

@@ -149,7 +149,7 @@ def on_participants(peer: DirectPeer, state: AwaitParticipants) -> Transition:
 
 
 def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envelope]]:
-    """Check the coordinator's start message, draw neighbours, and return the run id, draw and commitments."""
+    """Check the coordinator's start, draw neighbours and a masking key; return (run id, draw, messages)."""
     context, coordinator = peer.context, peer.name_of(peer.coordinator)
     letter = state.inbox.letters[d.START][peer.coordinator]
     start = decode(letter.body, d.Start, coordinator)
@@ -309,7 +309,7 @@ def members_of(
 
 
 def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: str) -> dict[int, bytes]:
-    """Return the members' signatures in a packed list, by member; raise PeerFault if not one for each."""
+    """Return the members' packed signatures, by member, unverified; raise PeerFault if not one for each."""
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
         raise peer.refuse(f"{reason} does not have one signature for each party", Check.NOT_ONE_EACH)
@@ -325,7 +325,7 @@ def _check_bodies(
     members: PartySet,
     reason: str,
 ) -> dict[int, bytes]:
-    """Return members' message bodies of a step, by member; raise PeerFault unless each is signed."""
+    """Return members' message bodies of a step, by member; PeerFault against the coordinator if unsigned."""
     if len(bodies) != len(members):
         raise peer.refuse(f"{reason} does not have one message for each party", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))

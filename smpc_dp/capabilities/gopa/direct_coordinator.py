@@ -113,7 +113,7 @@ def others(peer: DirectPeer, state: CollectHeld) -> list[int]:
 
 
 def has_enough(peer: DirectPeer, state: CollectHello) -> bool:
-    """Tell whether as many parties have sent a hello as the run needs."""
+    """Tell whether at least as many parties that are not lost have sent a hello as the run needs."""
     return len(_heard(peer, state, peer.everyone)) >= peer.parameters.plan.min_survivors
 
 
@@ -169,7 +169,7 @@ def _check_enough(
 def _keep_hello(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a party's hello; queue, once, the reply to a late hello that its sender is out of the run."""
+    """Store a party's hello, return messages to send; queue, once, the reply that a late sender is out."""
     inbox = state.inbox
     sent = keep(peer, state, party, envelope, body_hash)
     if not state.run_id or party in inbox.answered:

@@ -79,7 +79,7 @@ def has_signed(
 def check_signed(
     peer: DirectPeer, state: DirectState, step: str, party: int, body_hash: bytes, signature: bytes
 ) -> None:
-    """Raise PeerFault unless a party has signed a message that the coordinator shows; convict on two.
+    """Raise PeerFault against the coordinator for a message its author did not sign; convict who signed two.
 
     Raises:
         PeerFault: the party did not sign it; names the coordinator.
@@ -105,7 +105,7 @@ def convict(
     body_hash: bytes,
     signature: bytes,
 ) -> None:
-    """Store as evidence that a party signed two different messages in a step of a run."""
+    """Store a proof, and note in diagnostics, that a party signed two messages in a step; raise nothing."""
     proof = d.Proof(party, known.body_hash, known.signature, body_hash, signature)
     state.inbox.proofs.setdefault((party, step), proof)
     note_convicted(peer, state, step, party)

@@ -36,7 +36,7 @@ def most_bytes(peer: DirectPeer, step: str) -> int:
 def keep(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
 ) -> list[Envelope]:
-    """Store a party's message; return messages to send; raise PeerFault for a second that differs."""
+    """Store a party's message; return messages to send; PeerFault if a second one, no hello, differs."""
     inbox, step, letter = state.inbox, envelope.step, letter_of(envelope, body_hash)
     known = inbox.letter(step, party)
     if step == m.HELLO and not state.run_id:
@@ -73,7 +73,7 @@ def _keep_proposal(
 def _keep_forwarded(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    """Store a party's noisy vector that the coordinator passes on; return no messages."""
+    """Store, unchecked, a party's noisy vector that the coordinator passes on; return no messages."""
     _check_coordinates(peer, party, envelope)
     forward = decode(envelope.body, d.Forward, envelope.sender)
     if envelope.run_id != state.run_id:

@@ -28,7 +28,7 @@ PROPOSAL = Wait("the coordinator", _missing_proposal, late_coordinator)
 
 
 def wait_for_each(among: Among) -> Wait:
-    """Return a wait that ends when each party of a set has sent its message, or at the deadline."""
+    """Return a wait for a message of each party in a set; those without one at the deadline are lost."""
 
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
         return {*among(peer, state)}.difference(state.inbox.senders(state.step), state.inbox.gone)
@@ -43,7 +43,7 @@ def wait_for_each(among: Among) -> Wait:
 
 
 def wait_for_quorum(among: Among) -> Wait:
-    """Return a wait that ends when a quorum of parties has signed the digest that this party signed."""
+    """Return a wait for a quorum that signs this party's digest; it raises TimeoutFault if there is none."""
 
     def unsigned(peer: DirectPeer, state: DirectState, signed: Collection[int]) -> TimeoutFault:
         needed = peer.parameters.plan.quorum

@@ -23,7 +23,7 @@ _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATT
 
 
 def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> list[Envelope]:
-    """Return messages that show all the coordinator's message, if `letter` seems to answer another one."""
+    """Return, once a step, messages that show all the coordinator's message, if `letter` answers another."""
     if step in (m.HELLO, *d.PROPOSALS) or not state.run_id:
         return []
     if letter.run_id != state.run_id:
@@ -59,7 +59,7 @@ def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
 def take_witness(
     peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
 ) -> tuple[()]:
-    """Compare a coordinator's message that a party shows with this party's own, or store it for later."""
+    """Compare a coordinator's message that a party shows with the one received; PeerFault if they differ."""
     name, witness = envelope.sender, decode(envelope.body, d.Witness, envelope.sender)
     if witness.step not in d.PROPOSALS or not has_signed(
         peer, witness.run_id, witness.step, peer.coordinator, witness.body_hash, witness.signature
@@ -77,7 +77,7 @@ def take_witness(
 
 
 def compare_all(peer: DirectPeer, state: DirectState, step: str, known: Letter) -> None:
-    """Raise PeerFault if the coordinator's message differs from a version that another party showed."""
+    """Raise PeerFault if a version that another party showed convicts the coordinator; drop all versions."""
     for witness in state.inbox.witnesses.pop(step, {}).values():
         _compare(peer, state, witness, known)
 

@@ -98,7 +98,7 @@ class GopaParameters(CheckableParameters, frozen=True):
         return message.published if isinstance(message, Average) else None
 
     def residual_pairs(self, message: Any, participants: int, survivors: PartySet) -> int:
-        """Return how many pairs an average says left noise; raise if impossible; 0 for another message."""
+        """Return how many pairs an average says left noise, 0 for others; VerificationError if impossible."""
         if not isinstance(message, Average):
             return 0
         lost, counted = participants - len(survivors), message.residual_pairs

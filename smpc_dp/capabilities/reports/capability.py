@@ -63,7 +63,7 @@ class ReportTask(Task):
     without_ledgers: ClassVar[str] = "reports need one of each party"
 
     async def request(self, requests: PartyRequests, *arguments: Any, **named: Any) -> SentReport:
-        """Send a party's randomised report to the analyst; return what was sent."""
+        """Count the request; send a party's report, drawn only once, to the analyst; return what was sent."""
         from smpc_dp.capabilities.reports.requests.reporting import send_report
 
         requests.number += 1
@@ -119,7 +119,7 @@ class ReportTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, _options: Mapping[str, Any], results: list[Any]
     ) -> None:
-        """Check the party's record, connect, send its report, and append what was sent to `results`."""
+        """Check the record unless a report is stored; send the report; append what was sent to `results`."""
         from smpc_dp.capabilities.reports.requests.reporting import is_reported
 
         record = None

@@ -161,7 +161,7 @@ def choose_bins(
 
 
 def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
-    """Return each field's number of bins, one number serves all; ConfigError for another type of `bins`."""
+    """Return each field's bins: as listed, or one number, cut to each grid; ConfigError for other types."""
     if isinstance(bins, Integral) and not isinstance(bins, bool):
         return tuple(min(int(bins), field.steps + 1) for field in kernel.fields)
     if isinstance(bins, Sequence) and not isinstance(bins, str):

@@ -45,7 +45,7 @@ def plan_vectors(
 
 
 def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
-    """Raise ConfigError if servers could not compute an average in time, before budgets are charged."""
+    """Raise ConfigError if an average takes a server over SECONDS / 2; `levels`: of its noise, 0 if none."""
     bits = (encoding.highest - encoding.lowest).bit_length()
     seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:

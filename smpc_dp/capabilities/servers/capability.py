@@ -94,7 +94,7 @@ def _event(parameters: Any) -> Event:
 
 
 def _cost(parameters: Any, servers: int) -> Cost | None:
-    """Return the predicted cost of a request to computing servers; None where unknown."""
+    """Return the predicted cost of statistics or exact tables that servers compute; None for sums."""
     from smpc_dp.capabilities.servers.secret_sharing.cost import cost_on_shares
 
     return cost_on_shares(parameters, servers)

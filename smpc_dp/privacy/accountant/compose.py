@@ -65,7 +65,7 @@ class Composition:
         self._exact = any(event.exact for event in self._events)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least provable total epsilon at delta (infinite if none), or raise ConfigError."""
+        """Return the least provable total epsilon at delta, or infinity; ConfigError for 0 < delta < 1e-11."""
         check_budget(0.0, delta)
         if not self._events:
             return 0.0
@@ -100,7 +100,7 @@ class Composition:
         return min(candidates)
 
     def _simple(self) -> list[tuple[float, float]]:
-        """Return total (epsilon, delta) pairs by basic composition, summed as exact decimals.
+        """Return at most two total (epsilon, delta) pairs by basic composition; none if a bound is missing.
 
         One pair of the pure bounds, and one of all bounds, if every release has one.
         """
@@ -310,7 +310,7 @@ def _compose_others(counts: tuple[tuple[AnyDescription, int], ...]) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
-    """Return (one coordinate's pessimistic loss distribution, its variance, its number of grid cells).
+    """Return (a coordinate's pessimistic loss distribution, variance, cells); (None, inf, 0) if too wide.
 
     The variance is infinite and no distribution is made where the losses are too large.
     """

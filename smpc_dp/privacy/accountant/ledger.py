@@ -163,7 +163,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
-        """Open a ledger file; raise an error if party or data set, where given, are not the ledger's.
+        """Open a ledger file; ConfigError for another party or data set, LocalError if unreadable or damaged.
 
         Raises LocalError if the file cannot be read, others can read it, it is damaged, or its version is not
         supported; ConfigError if it belongs to another party or data set.
@@ -384,7 +384,7 @@ def _today() -> str:
 
 
 def _format_exact(number: float | None) -> str:
-    """Format a number with all its digits, for messages."""
+    """Format a number with all its digits, for messages; "none" for None."""
     short = f"{number:g}" if number is not None else "none"
     return short if number is None or float(short) == number else repr(number)
 

@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.02
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Context manager that locks a ledger exclusively on this host; LocalError if not free in 30 s.
+    """Context manager that locks a ledger or report exclusively on this host; LocalError if not free in 30 s.
 
     The lock ends with the process that holds it. Raises LocalError if it is not free within 30 seconds.
     """
@@ -55,7 +55,7 @@ def _try_lock(lock: Path) -> int | None:
 
 
 def write_durably(path: Path, content: bytes, *, new: bool = False) -> None:
-    """Write a ledger file (mode 0600) atomically to disk; LocalError on failure, or if a `new` one exists.
+    """Write a private file (mode 0600) atomically to disk; LocalError on failure, or if a `new` one exists.
 
     A crash leaves the old content or the new one. With `new` an existing file is never replaced. Raises
     LocalError.

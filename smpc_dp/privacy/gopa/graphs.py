@@ -175,7 +175,7 @@ def ring(parties: int) -> Ints:
 
 
 def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """Return the edges of a random graph of `degree` neighbours a node; parties * degree even.
+    """Return the edges of a random `degree`-regular graph; ConfigError if parties * degree is odd.
 
     parties * degree must be even. Raises LocalError where networkx is not installed.
     """
@@ -190,7 +190,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
 
 
 def read_edges(path: Path, parties: int) -> Ints:
-    """Read a graph's edges from a text file, `u v` on each line; skip empty lines and comments.
+    """Read a graph's edges, `u v` a line, from a text file; ConfigError that names each wrong line.
 
     Raises:
         ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.

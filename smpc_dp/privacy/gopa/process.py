@@ -189,7 +189,7 @@ def analyse_process(
 
 
 def _largest_phi(parties: int, honest: int, k: int, removed: int, log_budget: float) -> float | None:
-    """Return the largest conductance that the graph has but for the budgeted probability; None if none."""
+    """Return about the largest conductance, up to 0.5, proven but for the budgeted chance; None if none."""
 
     def rare(phi: float) -> bool:
         """Return whether sets of conductance below phi are rare enough."""

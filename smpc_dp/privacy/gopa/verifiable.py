@@ -310,7 +310,7 @@ def _cycle_log_ratio() -> float:
 
 
 def _pairwise_epsilon(mu: float, delta: float, length: int) -> float:
-    """Return the epsilon at delta that pairwise noise of mean shift mu costs.
+    """Return a bound on the epsilon at delta that pairwise noise costs; `mu`: mean shift, in sigmas.
 
     The loss is sub-Gaussian with mean mu^2/2 and variance mu^2, and the factor is added.
     """
@@ -350,7 +350,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
 
 
 def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None, tuple[int, ...] | None]:
-    """Return (widest range in steps, all ranges if they differ, else None); ConfigError for unfit ranges."""
+    """Return (widest range or one below 1, all if they differ, else None); ConfigError for a wrong count."""
     if steps is None or isinstance(steps, int):
         return steps, None
     if len(steps) != length:

@@ -64,12 +64,12 @@ class KaryRandomisedResponse(Mechanism):
         return {"l0": float(self.changed)}
 
     def event(self) -> Event:
-        """Return the release of all answers as one event for a ledger."""
+        """Return the release of one person's `changed` answers as one event for a ledger."""
         known = RandomisedResponse(self.categories, self.ratio, self.changed)
         return Event(self.name, self.relation, (known,))
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
-        """Return `count` rows of randomised answers to the values; PrivacyError for invalid values."""
+        """Return `count` rows of randomised answers; PrivacyError for values that are no category."""
         array = np.asarray(values)
         if array.ndim != 1:
             raise ConfigError.at(

@@ -42,7 +42,7 @@ def smoothing_variance(coordinates: int) -> float:
 
 
 def kairouz_liu_steinke_zcdp(*, variance: float, shares: int, dimension: int, l1: float, l2: float) -> float:
-    """Return rho of zCDP for a sum with `shares` discrete Gaussian noises in every coordinate.
+    """Return rho of zCDP for a sum with `shares` discrete Gaussian noises; infinite for a variance below 1/4.
 
     [Kairouz, Liu, Steinke 2021, Proposition 14: the two bounds that are zCDP]
     """

@@ -140,7 +140,7 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
 
 
 def least_beta(total: Callable[[float], float], delta: float) -> float:
-    """Return the least probability beta of a random answer with total(beta) <= delta.
+    """Return about the least chance beta of a random answer with total(beta) <= delta; >= 1 if none below 1.
 
     1 or more if only such would do.
     """

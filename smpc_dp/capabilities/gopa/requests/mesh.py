@@ -216,7 +216,7 @@ class Mesh(Connection):
                 self.state.close()
 
     async def _linger(self) -> None:
-        """Wait a step's time for cut-off survivors of the last saved run, to send them what they lack."""
+        """Wait at most a step's time for cut-off survivors of the last saved run to fetch what they lack."""
         pool, until = self.connections, now() + self._timeouts.step
 
         def away() -> list[str]:
@@ -228,7 +228,7 @@ class Mesh(Connection):
     # Channels
 
     async def _gather(self, *, resumed: bool = False) -> None:
-        """Wait until every party is connected or has another session; raise an error if too few are.
+        """Wait until all parties are connected or known to differ in session; raise if too few are connected.
 
         With a state also until as many are connected as a run needs; `resumed`: for these alone, which others
         have begun.

@@ -377,7 +377,7 @@ class Auditor:
         raise VerificationError(CHANGED, Check.LOG_DIFFERS)
 
     def _settle_round(self) -> set[int]:
-        """Return the authors newly found to have signed something false; raise if too few remain."""
+        """Verify the queued publications; return newly false authors; PeerFault if too few remain."""
         self._settle(v.PUBLISH)
         fresh = self._excluded.keys() - self._known_false
         self._known_false |= fresh
@@ -392,7 +392,7 @@ class Auditor:
         return fresh
 
     def _begin_round(self, certified: m.Certified) -> tuple[PartySet, bytes]:
-        """Begin to audit a round of openings; return the remaining parties, and those newly shown false."""
+        """Begin to audit a round of openings; return the remaining parties, and newly false ones, packed."""
         fresh = self._settle_round()
         if not fresh:
             raise PeerFault(

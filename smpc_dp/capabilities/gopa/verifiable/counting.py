@@ -162,14 +162,14 @@ class Tallied(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
-    """Return the number of parties with which a step goes on: fewer after exclusions."""
+    """Return the least number of parties with which a step goes on: fewer after exclusions."""
     return aggregator.parameters.least_left(state.shown_false)
 
 
 def accept_publish(
     aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
 ) -> Item:
-    """Store and return a party's noisy vector with proofs; store a code with it if it is malformed."""
+    """Store and return a party's noisy vector, proofs unverified; store a code with it if it is malformed."""
     rules = aggregator.rules(state.run_id)
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
@@ -204,7 +204,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
-    """Store and return a party's opening of noise with excluded parties, with a code if it is false."""
+    """Return a party's opening of noise with excluded parties; store it, with a code if it is false."""
     edges = state.agreed.committed.canceling[party]
     owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)

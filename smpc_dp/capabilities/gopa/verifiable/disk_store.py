@@ -89,7 +89,7 @@ class StoredCommits(MutableMapping[int, v.Commit]):
 
 
 class Sequences:
-    """Dictionary, on disk once large, of the sequence numbers of log entries, by party and kind of entry."""
+    """Store of log entries' sequence numbers by (party, kind), on disk once large; only [] and []=."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties

@@ -99,7 +99,7 @@ def follow(
     digests: bytes,
     own: Envelope | None,
 ) -> tuple[Followed, Batch]:
-    """Return the followed log with these authors' entries; raise PeerFault if this party's is missing."""
+    """Return the followed log with these authors' entries; PeerFault if digests do not fit or lack `own`."""
     followed = follow_batch(member.context, log, kind, authors, digests)
     if followed is None:
         raise member.refuse("does not have one digest for each entry", Check.NOT_ONE_EACH)
@@ -159,7 +159,7 @@ class AttestedState(Protocol):
 def check_head(
     member: VerifiableMember, state: AttestedState, step: str, parties: PartySet, body: bytes
 ) -> tuple[Followed, Certificate]:
-    """Check a quorum's signatures on what this party signed; return the followed log, and the certificate."""
+    """Check that a quorum signed what this party did, or PeerFault; return (followed log, certificate)."""
     aggregator = member.context.aggregator
     message = decode(body, v.Certificate, aggregator)
     certified = decode(message.payload, m.Certified, aggregator)

@@ -74,7 +74,7 @@ def certify(
     attesting: Attesting,
     unchecked: Collection[int] = (),
 ) -> tuple[RunLog, Certificate, v.Certificate]:
-    """Write a quorum's signatures on the log's hash to the log; return the log's end and the certificate.
+    """Log a quorum's signatures on the log's hash; return the log's end, the certificate, and its message.
 
     The certificate is returned as evidence, and as it is sent. `unchecked`: the parties that
     have not added up the total.

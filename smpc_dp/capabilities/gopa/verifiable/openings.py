@@ -67,7 +67,7 @@ class OpeningAudit:
         return ""
 
     def left(self, good: Collection[int]) -> Left:
-        """Return the noise to subtract from the total after all rounds, for the finally good parties."""
+        """Return noise of good parties to subtract from the total, and pairs not opened, after all rounds."""
         total = np.zeros(self._ring_vector, dtype=np.uint64)
         for party in good:
             total += self._sum_of(party)

@@ -132,7 +132,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def highest(self) -> int:
-        """Greatest value that any coordinate of a vector may have on the grid."""
+        """Greatest value of any coordinate of a vector on the grid, in steps from the lowest."""
         return self.encoding.highest - self.encoding.lowest
 
     @property
@@ -196,7 +196,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return sent - vector + proven + more * ENVELOPE, received + seen + certificates
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the noisy sum on the grid, and the number of parties that contributed to it.
+        """Return the noisy sum on the grid, checked against no bound, and the given number of parties.
 
         Where pairwise terms are left in it no bound holds but that of what was published: corrupt parties can
         choose large terms, and fall silent.
@@ -276,7 +276,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return claimed + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
     def check_counted_edges(self, party: str, own: int) -> None:
-        """Raise PrivacyError unless enough neighbours that a party drew share counted edges.
+        """Raise PrivacyError if too few drawn neighbours share counted edges; a complete graph always passes.
 
         On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
         """

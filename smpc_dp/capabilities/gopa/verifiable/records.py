@@ -198,14 +198,14 @@ def plan_verifiable_records(
 
 
 def _box(request: Plan) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return each coordinate's least and greatest grid value; None if there is only one coordinate."""
+    """Return the least and greatest grid value of each coordinate, from the lowest of all; None for one."""
     low, high = request.bounds
     lowest = int(low.min())
     return None if request.length == 1 else (tuple((low - lowest).tolist()), tuple((high - lowest).tolist()))
 
 
 def _coarsest(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) -> Plan:
-    """Return the request on the coarsest grid of small errors, else the finest with few coin flips."""
+    """Return the request on the coarsest grid of small errors, or the finest that is not too expensive."""
     fine = records.plan_records(plan, schema, good, replaced=True).worst()
     coarsest: Plan | None = None
     for step in range(round((FINEST - COARSEST) / STEP) + 1):

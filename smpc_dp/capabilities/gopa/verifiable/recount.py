@@ -100,7 +100,7 @@ def narrow(parameters: VerifiableParameters, body: bytes) -> bytes:
 
 
 def widen(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Return the full encoding of a published vector from its short one; raise if malformed."""
+    """Return a published vector's full encoding from its short one; ValueError or PeerFault if malformed."""
     message, size = decode(body, v.Publish, ""), parameters.published_bytes
     short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
     ring_vector = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)

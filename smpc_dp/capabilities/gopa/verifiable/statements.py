@@ -120,7 +120,7 @@ class Rules:
         return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> v.Commit | str:
-        """Return a party's decoded commitments, or the code in `FALSE` that says why they are false."""
+        """Return a party's decoded commitments, proofs unverified, or a code in `FALSE` if malformed."""
         try:
             message = self.read_commit(party, body, sender)
             commit.check_commitments(message.value + message.noise_secret + message.edges)
@@ -143,7 +143,7 @@ class Rules:
         return message
 
     def read_publish(self, body: bytes, sender: str) -> v.Publish | str:
-        """Return a party's decoded noisy vector, or a code in `FALSE` if malformed or out of bounds."""
+        """Return a party's noisy vector, proofs unverified, or a code in `FALSE` if malformed or too big."""
         try:
             message = self._decode_publish(body, sender)
         except PeerFault:

@@ -54,7 +54,7 @@ def report_parameters(membership: Membership) -> AnyReport:
 
 
 def is_reported(membership: Membership) -> bool:
-    """Return whether the party's report is stored already, so that no record is needed."""
+    """Return whether a file for the party's report exists already, so that no record is needed."""
     request = report_parameters(membership).request(membership.session.roster)
     return request.path(membership.name, membership.key_file.with_name(FOLDER)).exists()
 
@@ -190,7 +190,7 @@ def _result(
 async def _receive(
     membership: Membership, listen_on: str | None, on_event: OnEvent, stored: StoredReports, there: set[str]
 ) -> None:
-    """Listen for parties and store their reports, until none is missing or the time is over."""
+    """Listen for parties, store their reports and confirm them, until none is missing or the time is over."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     endpoint = membership.endpoint(aggregator=True)

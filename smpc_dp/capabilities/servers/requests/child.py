@@ -155,7 +155,7 @@ def _confine() -> None:
 
 
 def _give_time(assignment: Assignment) -> None:
-    """Raise the process's limit of processor seconds by what the job may take."""
+    """Set the process's limit of processor seconds to those used so far, plus the job's, plus 10."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     bound = int(cpu_seconds() + assignment.seconds) + 10
     resource.setrlimit(

@@ -185,7 +185,7 @@ class ComputingServer:
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
-        """Send bytes of this server's mpyc process to another server's."""
+        """Send bytes of this server's mpyc process to another server's; drop them if it is not connected."""
         connection = self._pool.connections.get(peer)
         if connection is not None and connection.channel.live:
             await connection.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
@@ -193,7 +193,7 @@ class ComputingServer:
     # Requests
 
     async def request(self, number: int, group: Membership | None = None) -> Opened | SmpcError | None:
-        """Serve one request; return its result or error, or None when every party left before it began.
+        """Serve one request; return its result or error; None if, after the first, all parties have left.
 
         `group`: the membership of a request of a group.
         """

@@ -79,7 +79,7 @@ class Engine:
         self.bytes_sent = 0
 
     async def feed(self, peer: str, content: bytes | memoryview) -> None:
-        """Pass bytes of another server's mpyc to the child process; return when there is room for more."""
+        """Pass another server's mpyc bytes to the child once it runs; return when there is room for more."""
         await self._ready.wait()
         writer = self._writers.get(peer)
         if self._over or writer is None:
@@ -97,7 +97,7 @@ class Engine:
         self._ready.set()
 
     async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
-        """Run a job in the mpyc child process within time limits, and return the opened values.
+        """Run a job in the mpyc child within time limits; return its answer; end the child unless it is kept.
 
         Args:
             job: terms and shares.

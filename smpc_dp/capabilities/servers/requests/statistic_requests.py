@@ -28,7 +28,7 @@ async def request_statistic(
     public_label: int | None,
     number: int | None,
 ) -> StatisticResult:
-    """Run a party's request for a pairwise statistic that servers compute; return the result."""
+    """Count and run a party's request for a pairwise statistic that servers compute; return the result."""
     requests.take(number)
     async with requests.declining():
         outcome = find_kernel(kernel)

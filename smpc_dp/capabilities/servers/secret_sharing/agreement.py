@@ -207,7 +207,7 @@ class Member(ABC):
         return True
 
     def _check_run(self, envelope: Envelope, early: bool) -> None:
-        """Raise PeerFault if a message belongs to another run than this one."""
+        """Raise PeerFault if a message is of another run, or, if `early`, of another session."""
         expected = self._context.session_digest if early else self._run_id
         if envelope.run_id != expected:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)

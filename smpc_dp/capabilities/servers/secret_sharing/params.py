@@ -276,7 +276,7 @@ def check_parameters(
 def _encoding(
     parameters: Mapping[str, object], good: Mapping[str, Any], parties: int
 ) -> tuple[Encoding | None, list[ConfigIssue]]:
-    """Return the encoding of a session's sums as integers, or None, with every fault found."""
+    """Return (encoding of a session's sums or None, every fault); (None, []) for a session without sums."""
     if not set(SUM_KEYS) & set(parameters):
         return None, []
     issues = [

@@ -135,7 +135,7 @@ class ServerRun(Member):
 
     @property
     def has_enough(self) -> bool:
-        """Whether as many parties as the run needs have sent a hello."""
+        """Whether the server still collects hellos, and as many parties as the run needs have sent one."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
     def expects(self, peer: str) -> bool:
@@ -293,7 +293,7 @@ class ServerRun(Member):
     # Messages
 
     def _from_party(self, party: int, envelope: Envelope) -> None:
-        """Check and store a party's hello or shares; raise PeerFault if they are invalid."""
+        """Check and store a party's hello or shares; raise a fault if invalid, or if the party leaves."""
         sender = envelope.sender
         if not self._is_new(envelope):
             return

@@ -120,7 +120,7 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_lab
 
 
 def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
-    """Return a kernel's shared sum over pairs from its table and counts; ConfigError if not symmetric."""
+    """Return a kernel's shared sum over pairs from table and counts; ConfigError if no symmetric table."""
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
         raise ConfigError.at("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)

@@ -24,13 +24,13 @@ def vector_program(parameters: VectorParameters, parties: int) -> Program:
 
 
 def record_program(parameters: SharedRecordParameters, parties: int) -> Program:
-    """Return the program on shares of a request for statistics of records; raise ConfigError."""
+    """Return the program on shares of statistics of records; ConfigError if servers cannot compute it."""
     budget = parameters.request.epsilon, parameters.request.delta
     return wide_sum_program(parties, parameters.bounds, parameters.noise, *budget)
 
 
 def exact_program(parameters: TableParameters, parties: int) -> Program:
-    """Return the program on shares of a request for exact tables; raise ConfigError."""
+    """Return the program on shares of exact tables; ConfigError if servers cannot compute the tables."""
     most, smallest = parameters.schema.max_rows, parameters.request.smallest
     return table_program(parties, parameters.request.length, most, smallest, LEAST_PARTIES)
 
