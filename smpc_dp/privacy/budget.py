@@ -82,7 +82,7 @@ def request_epsilons(budget: Budget) -> Iterator[float]:
 def check_with_budget(
     check: Checker[T], parameters: Mapping[str, object], parties: int
 ) -> tuple[T | None, list[ConfigIssue]]:
-    """Return (checked parameters with the greatest epsilon that fits the budget, or None; faults)."""
+    """Return (checked parameters with the greatest tried epsilon that fits the budget, or None; faults)."""
     budget, issues = read_budget(parameters)
     if budget is None:
         return None, issues

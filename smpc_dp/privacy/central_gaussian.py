@@ -67,7 +67,7 @@ class WideGaussian:
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
-        """Return the noise for an (epsilon, delta)-DP release in the central model, or ConfigError.
+        """Return about the least noise for an (epsilon, delta)-DP release by a curator; or ConfigError.
 
         Raises ConfigError for an invalid budget, and for noise wider than the tables allow.
         """

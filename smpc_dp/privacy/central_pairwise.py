@@ -27,7 +27,7 @@ COUNT_SHARE = Fraction(1, 4)
 def sum_sensitivity(
     steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
-    """Return by how many grid steps one substituted record moves a pairwise sum, or ConfigError.
+    """Return the most grid steps that a substituted record moves a pairwise sum; `public_labels`: counts.
 
     | design | pairs | S moves by | the mean moves by |
     |---|---|---|---|
@@ -65,7 +65,7 @@ def design_central(
     epsilon: float,
     delta: float,
 ) -> list[CentralNoise]:
-    """Return noise for each of several integers that makes revealing them all (epsilon, delta)-DP.
+    """Return noise for one integer, or a sum and a count, so that revealing all is (epsilon, delta)-DP.
 
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.

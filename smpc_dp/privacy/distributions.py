@@ -76,7 +76,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return the parameter, at least 1/4, of `shares` parties' noises that sum to about this noise."""
+        """Return each party's parameter, at least 1/4, if `shares` of them sum to about this noise."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:

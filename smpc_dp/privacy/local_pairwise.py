@@ -31,7 +31,7 @@ def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
 
 @checks_numbers
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """Return a bound on the variance of a pairwise statistic with local DP, below the published one.
+    """Return a bound on the variance of a pairwise mean in [0, 1] with local DP, below the published one.
 
     docs/proofs/planners.md proves it.
     """

@@ -95,7 +95,7 @@ class View:
         return np.asarray(gram), times[who == party].astype(np.float64)
 
     def fixed_sensitivity(self, party: int, batches: int = 1) -> float:
-        """Return mu of one record, moves of 1 and unit noise, for contributions fixed in advance.
+        """Return a bound on mu of one record, for moves of 1, unit noise and fixed contributions.
 
         An upper bound, for `fixed_gram`. A record contributes at every `batches`-th step.
         """
@@ -109,7 +109,7 @@ class View:
         return math.sqrt(most) * (1 + 1e-9)
 
     def convex_sensitivity(self, party: int, batches: int = 1) -> float:
-        """Return mu of one record, moves of 1 and unit noise, for convex gradient steps.
+        """Return a bound on mu of one record, for moves of 1, unit noise, convex steps; infinite if none.
 
         For gradient steps that bring no two models further apart (convex losses, whose smoothness s and the
         step size obey rate s <= 2 retained, gradients that are not clipped), which may depend on all
@@ -159,7 +159,7 @@ class View:
         return math.sqrt(float((shift**2).sum())) * (1 + 1e-9)
 
     def sensitivity(self, contributions: Contributions, party: int, batches: int = 1) -> float:
-        """Return mu of one record towards the observers, by the analysis for this kind of contributions."""
+        """Return a bound on mu of one record towards the observers, by the analysis of its contributions."""
         if contributions == "convex":
             return self.convex_sensitivity(party, batches)
         return self.fixed_sensitivity(party, batches)
@@ -171,7 +171,7 @@ def _offset(numbers: Sequence[NDArray[np.intp]], parties: int, later: int) -> li
 
 
 def least_squares_above_zero(gram: sparse.csr_array, pulled: Floats) -> Floats:
-    """Return x >= 0 that minimises x' G x/2 - p' x, for a sparse positive definite matrix G.
+    """Return x >= 0 that minimises x' G x/2 - p' x for sparse positive definite G, or comes near that.
 
     By block principal pivoting [Portugal, Judice and Vicente 1994]; after `_PIVOTS` exchanges what there is.
     """

@@ -266,7 +266,7 @@ class BoostingBound(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, math.ceil(2 * n * self._scale / excess) - 2 * n - 1)
 
     def printed_ticks(self, excess: float) -> int:
-        """Return the number of updates by the thesis' formula: 6 n (C_M + p_0) / excess."""
+        """Return the number of updates by the thesis' formula, 6 n (C_M + p_0) / excess, rounded up."""
         return math.ceil(6 * self.parties * (self.curvature + self.gap) / excess)
 
     @property

@@ -41,7 +41,7 @@ from smpc_dp.wire.signing import decode, encode
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """State of a party after the run's start: the neighbours that it drew and its masking key's secret."""
+    """Data of a party after the run's start: its drawn neighbours, and what opens its commitments later."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -53,7 +53,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """State of a party that has received all parties' commitments to their drawn neighbours."""
+    """Data of a party once it has received all parties' commitments to their drawn neighbours."""
 
     neighbours: tuple[int, ...]
     mask_secret: bytes
@@ -66,7 +66,7 @@ class Advertised(msgspec.Struct, frozen=True):
 
 
 class Agreed(msgspec.Struct, frozen=True):
-    """State of a party: the signed list of the run's participants, and the neighbours of each of them."""
+    """Data of a party once it has signed the participants: their set, and the neighbours of each of them."""
 
     participants: PartySet
     neighbours: dict[int, tuple[int, ...]]

@@ -160,7 +160,7 @@ class GopaParameters(CheckableParameters, frozen=True):
             )
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
-        """Return the noisy sum on the grid, and the number of parties that contributed to it.
+        """Return the noisy sum on the grid, and its number of parties; VerificationError if out of reach.
 
         Raises:
             VerificationError: it is further out than any noise of the plan explains.

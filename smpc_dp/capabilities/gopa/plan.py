@@ -183,7 +183,7 @@ def plan_session(
 
 
 def _least_own(honest: int, low: float, high: float, pair: float, most: float) -> float:
-    """Return the least variance of own noise that, with `pair`, gives privacy; `high` if none suffices."""
+    """Return about the least own variance from `low` with theta < most^2 at this `pair`; `high` if none."""
 
     def fails(own: float) -> bool:
         theta = 1 / (honest * own) + complete_entry(honest, own / pair) / pair

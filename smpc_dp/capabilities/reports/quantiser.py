@@ -85,7 +85,7 @@ class Quantiser:
         return np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=-1)
 
     def matrix(self, kernel: Kernel) -> Floats:
-        """Return the kernel's values between all categories, shape (k, k); raise ConfigError out of range."""
+        """Return the kernel's values between all categories, shape (k, k); ConfigError if out of range."""
         points = self.points()
         rows = [np.asarray(kernel.function(point, points), dtype=np.float64) for point in points]
         matrix = np.stack(rows)
@@ -135,7 +135,7 @@ def choose_bins(
     parties: int | None = None,
     density_lipschitz: float | None = None,
 ) -> tuple[int, ...]:
-    """Return the number of bins of each field that balances noise against rounding.
+    """Return the bins of each field that balance noise and rounding, or the whole grid; or ConfigError.
 
     For one field and a Lipschitz kernel or density the number of cells of least proven error: Corollary 3.1
     with its constants worked out, for any epsilon; or the whole grid where that is better. Otherwise the

@@ -240,7 +240,7 @@ class ReportRequest:
             raise PeerFault(party, f"its report is none of the plan: {error}", Check.OTHER_PLAN) from None
 
     def collect(self, received: Iterable[bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Return each party's valid report, in roster order, and texts on what was wrong with others.
+        """Return the report of each party with just one, by name in roster order, and texts on faults.
 
         The same bytes may come several times. A party with two different reports has none: it has drawn
         twice, and its signatures show that.

@@ -87,7 +87,7 @@ def _opened_once(membership: Membership) -> OpenedTables | None:
 
 
 def _event(parameters: Any) -> Event:
-    """Return the privacy event that a ledger charges for a sum that servers compute."""
+    """Return the privacy event that a ledger charges for a sum or statistics of records by servers."""
     from smpc_dp.capabilities.servers.requests.shared import sum_event
 
     return sum_event(parameters)

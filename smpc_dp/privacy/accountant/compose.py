@@ -65,7 +65,7 @@ class Composition:
         self._exact = any(event.exact for event in self._events)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least provable total epsilon at delta, or infinity; ConfigError for 0 < delta < 1e-11."""
+        """Return the least provable total epsilon at delta, or infinity; ConfigError if 0 < delta < 1e-11."""
         check_budget(0.0, delta)
         if not self._events:
             return 0.0
@@ -175,7 +175,7 @@ class Composition:
         return min(1.0, slack + renyi_delta(divergence, orders, epsilon))
 
     def _split_epsilon(self, delta: float) -> float:
-        """Return total epsilon at delta by loss distributions, and Rényi DP for other releases.
+        """Return total epsilon at delta by loss distributions, and Rényi DP for other releases; or infinity.
 
         The parts may be interleaved by concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
         """
@@ -355,7 +355,7 @@ def _pld() -> Any:
 
 
 def _least_bound(event: Event, pure: bool) -> tuple[float, float]:
-    """Return a release's least stated (epsilon, delta) bound; with `pure`, of bounds with delta 0.
+    """Return a release's least stated (epsilon, delta) bound, with `pure` of delta 0; (inf, 0) if none.
 
     Infinite if there is none.
     """

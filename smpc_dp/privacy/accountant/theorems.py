@@ -26,7 +26,7 @@ def simple_composition(parameters: Sequence[tuple[float, float]]) -> tuple[float
 
 
 def advanced_composition(epsilon: float, delta: float, count: int, slack: float) -> tuple[float, float]:
-    """Return total (epsilon, delta) of `count` equal mechanisms by the advanced composition theorem.
+    """Return total (epsilon, delta) of `count` equal mechanisms by advanced composition, `slack` in delta.
 
     [Dwork, Rothblum, Vadhan 2010; Dwork and Roth 2014, Theorem 3.20; Bellet 2021, Theorem A.3]
     """

@@ -59,7 +59,7 @@ class _Exact:
             raise ConfigError.at("max_dropouts", reason, ConfigCheck.INFEASIBLE)
 
     def plan(self) -> GopaPlan:
-        """Return the plan with the least noise that the exact analysis certifies."""
+        """Return the plan: noise as given, or about the least that the exact analysis certifies."""
         request = self.request
         sigma_eta = self._sigma_eta()
         k = self._k(sigma_eta)

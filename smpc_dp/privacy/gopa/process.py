@@ -83,7 +83,7 @@ class ProcessPrivacy(msgspec.Struct, frozen=True):
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
-    """Return bounds on the probability that an honest party has 0, 1, ... honest neighbours.
+    """Return bounds on the chances that an honest party has 0, 1, ... honest neighbours; the last: or more.
 
     Rounded up. Its own picks that are honest are hypergeometric; each other honest party picks it with
     probability k/(n-1).

@@ -58,7 +58,7 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
 
 
 def corollary_sigma_eta(parties: int, epsilon: float, curator_delta: float) -> float:
-    """Return each party's own noise by GOPA's Corollary 4.1, as for a trusted curator.
+    """Return sigma of each party's own noise by GOPA's Corollary 4.1; `parties`: the honest ones.
 
     `parties` is n_H.
     """

@@ -46,7 +46,7 @@ class MixedShare(AdditiveNoise):
     )
 
     def __post_init__(self) -> None:
-        """Override the check of a family: both shares have checked themselves."""
+        """Raise ConfigError unless `runs` fit the two shares, which have checked themselves."""
         lengths = self.gaussian.sensitivity.dimension, self.laplace.sensitivity.dimension
         counted = tuple(sum(count for count, pure in self.runs if pure is kind) for kind in (False, True))
         if counted != lengths:

@@ -125,7 +125,7 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Return delta of a walk, tokens seen: a hidden one of `others` (the protected party too) takes each step.
+    """Return delta of a walk, tokens seen: a hidden one of `others` (the protected party too) takes a step.
 
     `others` parties take each step with equal probability.
     """

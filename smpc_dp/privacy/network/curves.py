@@ -71,7 +71,7 @@ def sampled_gaussian(rate: float, mu: float) -> Curve:
 
 
 def upper_count(trials: int, chance: float, tail: float) -> tuple[int, float]:
-    """Return a count that a binomial variable rarely exceeds, and the probability that it does.
+    """Return a count that a binomial variable exceeds with chance about `tail` at most, and that chance.
 
     The probability is at most about `tail`.
     """

@@ -96,7 +96,7 @@ class EdgeAudit:
         return fold
 
     def _search(self, apart: Sequence[int]) -> None:
-        """Find edges between these parties that do not cancel, and subtract them from the parties' sums."""
+        """Find edges between these parties that do not cancel; note them, and subtract them from the sums."""
         suspects = set(apart)
         for start in range(0, len(apart), HELD):
             held = set(apart[start : start + HELD])
@@ -125,7 +125,7 @@ class EdgeAudit:
     def around(
         self, good: Collection[int], false: Collection[int], silent: Collection[int]
     ) -> tuple[Edges, int]:
-        """Return counted edges from good to false parties, by both ends, and how many go to silent ones."""
+        """Return good parties' counted edges to false ones, by party and peer, and how many go to silent."""
         claims: Edges = {}
         gone, quiet = set(false), np.zeros(len(self._names) + 1, dtype=np.bool_)
         quiet[list(silent)] = True

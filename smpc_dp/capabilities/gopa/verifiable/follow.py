@@ -31,7 +31,7 @@ class VerifiableMember(Member[VerifiableParameters]):
     check_total: bool = True
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run, with the random bits derived from all parties' coins."""
+        """Return the public checks of a run; `combined`: hash of all coins, empty until they are open."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:

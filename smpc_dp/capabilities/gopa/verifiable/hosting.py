@@ -36,7 +36,7 @@ class VerifiableAggregator(LoggingAggregator[VerifiableParameters]):
     watch: Watch | None = None
 
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
-        """Return the public checks of a run, with the random bits derived from all parties' coins."""
+        """Return the public checks of a run; `combined`: hash of all coins, empty until they are open."""
         return Rules(self.context, self.parameters, run_id, combined)
 
     def log(

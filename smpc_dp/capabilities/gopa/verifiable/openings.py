@@ -52,7 +52,7 @@ class OpeningAudit:
         self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
-        """Return "" if a party's opening of noise is right, else a code; ValueError if it opens nothing.
+        """Add up a party's right opening and return "", else a code; ValueError for a right one of nothing.
 
         Raises:
             ValueError: it is right, of nothing, and so no entry of a board.

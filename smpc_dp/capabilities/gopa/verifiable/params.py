@@ -266,7 +266,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes of the aggregator's messages besides a vector: digests, coins, false statements."""
+        """Allowance in bytes for an aggregator's message besides a vector: digests, coins, statements."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
         claimed = self.plan.parties * (512 + proven + 8 * length)
@@ -306,7 +306,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             )
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:  # noqa: ARG002
-        """Raise an error: verifiable noise comes from committed bits and coins, added elsewhere."""
+        """Raise LocalError: verifiable noise comes from committed bits and coins, added elsewhere."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
     @property

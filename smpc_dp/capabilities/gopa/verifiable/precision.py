@@ -16,7 +16,7 @@ DEFAULT_BITS = 256
 
 
 def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
-    """Return the `[parameters]` table, with a default `precision` if it lacks one that can be derived."""
+    """Return a copy of the `[parameters]` table, with a default `precision` if it lacks one, if derivable."""
     given = dict(parameters)
     if "precision" in given or given.get("kind", "real") != "real":
         return given

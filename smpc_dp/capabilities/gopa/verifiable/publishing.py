@@ -309,7 +309,7 @@ def check_commit(
 def commit_of(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> tuple[v.Commit, dict[int, bytes]]:
-    """Return a forwarded party's commitments and those to its edges, after checks against the log."""
+    """Return a forwarded party's commitments and those to its edges; PeerFault unless signed and logged."""
     name, rules = check_commit(member, run_id, log, batch, item), member.rules(run_id)
 
     def decoded() -> tuple[v.Commit, dict[int, bytes]]:

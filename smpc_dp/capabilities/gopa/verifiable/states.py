@@ -340,7 +340,7 @@ def aggregator(
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     last: SentResults | None = None,  # noqa: ARG001 - of runs without a log
 ) -> Run[Outcome]:
-    """Return the state machine of the aggregator in verifiable GOPA, which verifies proofs in `threads`.
+    """Return the state machine of the aggregator in verifiable GOPA; ConfigError without a board for its log.
 
     Args:
         context, parameters, identity: as of `smpc_dp.secagg.states.aggregator`.

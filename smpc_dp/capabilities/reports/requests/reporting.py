@@ -146,7 +146,7 @@ async def collect_reports(
     folder: str | os.PathLike[str] | None = None,
     web: WebSettings | None = None,
 ) -> ReportedEstimate | NamedCategories:
-    """Run a session's analyst: collect the parties' reports, and return the estimate from them.
+    """Run a session's analyst: collect parties' reports; return their estimate, or the released names.
 
     Ends when each party's report is there, or `connect` seconds are over. Called again it waits for those
     that are still missing.

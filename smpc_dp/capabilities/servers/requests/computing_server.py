@@ -146,7 +146,7 @@ class ComputingServer:
         self._pool.welcome(channel, resumes=channel.peer in self._others)
 
     def _refused(self, who: str, error: SmpcError) -> None:
-        """Remember why an incoming connection was refused, for later error messages."""
+        """Report a refused connection; remember why another server's was, for later error messages."""
         if who in self._others:
             self._refusals[who] = str(error)
         self._pool.refused(who, error)

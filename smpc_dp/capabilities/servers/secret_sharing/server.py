@@ -195,7 +195,7 @@ class ServerRun(Member):
         return TimeoutFault({name}, self.step, NOT_CONNECTED, code=Code.LOST)
 
     def _answer_left_out(self, party: int, envelope: Envelope) -> Sequence[Envelope]:
-        """Tell a party that was left out, once, when it says hello again, that the run goes on without it."""
+        """Return the message, once, that a left-out party that says hello again is out; else no message."""
         if envelope.step != m.HELLO or party in self._answered:
             return ()
         try:

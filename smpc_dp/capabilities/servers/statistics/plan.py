@@ -339,7 +339,7 @@ def _of_pairs(
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
-    """Return the Gaussian noise of integers opened together under (epsilon, delta); ConfigError on delta."""
+    """Return Gaussian noise of integers opened together under (epsilon, delta); ConfigError for delta 0."""
     if not 0 < delta < 1:
         raise ConfigError.at(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
