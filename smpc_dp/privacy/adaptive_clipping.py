@@ -86,7 +86,7 @@ class AdaptiveClipping:
         return math.sqrt(1 - self.share) * mu, math.sqrt(self.share) * mu
 
     def clip(self, vector: ArrayLike, party: str = "vector") -> NDArray[np.float64]:
-        """Return the message: vector clipped and divided by the bound, whether it was within; or ConfigError.
+        """Return the message: vector clipped to norm at most 1, then +/- whether it was within the bound.
 
         Raises ConfigError unless the vector has `length` finite numbers.
         """

@@ -114,7 +114,7 @@ def check_zetas(checks: ArgumentChecks, zeta_1: float, zeta_2: float, width: flo
 
 
 def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
-    """Return two given variances of a kernel as floats; raise ConfigError if its width excludes them."""
+    """Return a kernel's two given variances as floats; raise ConfigError unless two that its width allows."""
     try:
         first, second = (float(zeta) for zeta in zetas)
     except (TypeError, ValueError):

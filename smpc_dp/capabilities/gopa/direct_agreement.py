@@ -224,7 +224,7 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
 def attest_participants(
     peer: DirectPeer, state: DirectState, vector: RingVector, advertised: Advertised
 ) -> Transition:
-    """Check the coordinator's list of participants and each revealed draw, then sign the list."""
+    """Check the list of participants, each revealed draw and the own neighbourhood; sign the list."""
     body = body_of(peer, state, d.PARTICIPANTS)
     proposed = decode(body, d.Participants, peer.name_of(peer.coordinator))
     members = members_of(peer, proposed.participants, advertised.members, "participants")

@@ -320,7 +320,7 @@ def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: i
 
 
 def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
-    """Return which publications each party reports to have; leave out wrong reports, and note them."""
+    """Return whose publications each party reports to have; note wrong reports and leave them out."""
     known, held = dict(mine), {}
     for party, letter in peer.letters(state, d.HELD, others(peer, state)).items():
         try:

@@ -109,7 +109,7 @@ def plan_walk(
 def local_sigma(
     parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
 ) -> float:
-    """Return the sigma for local DP, all of a party's contributions being public.
+    """Return the sigma for local DP, all of a party's contributions public; `contributions` None: no limit.
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """

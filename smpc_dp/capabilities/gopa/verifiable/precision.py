@@ -16,7 +16,7 @@ DEFAULT_BITS = 256
 
 
 def with_precision(parameters: Mapping[str, object], parties: int) -> dict[str, object]:
-    """Return a copy of the `[parameters]` table, with a default `precision` if it lacks one, if derivable."""
+    """Return a copy of the `[parameters]` table; add a default `precision` if missing and derivable."""
     given = dict(parameters)
     if "precision" in given or given.get("kind", "real") != "real":
         return given

@@ -288,7 +288,7 @@ class Rules:
 
 
 def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
-    """Return, for each party, the edges whose two commitments cancel: only their noise counts.
+    """Return own edge commitments by party and peer, where both sides' cancel: only their noise counts.
 
     An edge that only one side claims, or that does not cancel, is void for both: two honest parties always
     agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
