@@ -255,7 +255,7 @@ class PartyRole:
         return _sent(member, state, leave, state.progress.received)
 
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
-        """Return the next state and the answer to a message; PeerFault if invalid, no change if repeated."""
+        """Return the next state and answer, the same state and none if repeated; PeerFault if invalid."""
         context = member.context
         if envelope.sender != context.aggregator:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)

@@ -161,7 +161,7 @@ class Run(Generic[R_co]):
         return messages
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
-        """Store a transition's state as the newest, and return the transition's messages to send."""
+        """Write the log lines of a new state and make it the newest; return the transition's messages."""
         state, messages = transition
         if state.unwritten:
             try:

@@ -188,7 +188,7 @@ def with_earlier_defaults(parameters: Written) -> Written:
 
 
 def corrupt_as_written(first: int, version: int, parameters: Written, parties: int) -> int:
-    """Return how many parties may collude by the share in the key `corrupt`; ConfigError outside [0, 1).
+    """Return how many parties may collude by `corrupt`, rounded down; ConfigError outside [0, 1).
 
     `first`: the first version whose sessions tolerate one colluding party unless they say otherwise.
     """

@@ -155,7 +155,7 @@ class BoardFolder:
         return self._resumed(path).head
 
     def _resumed(self, path: Path) -> Chain:
-        """Read an earlier run's log and return its length and hash; LocalError if it is damaged."""
+        """Return the hash chain of an earlier run's log, read anew; LocalError if it is damaged."""
         with Store.open(path) as store:
             try:
                 return store.resume()

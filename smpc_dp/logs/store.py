@@ -83,7 +83,7 @@ class Store:
 
     @classmethod
     def begin(cls, path: Path, header: Header) -> Self:
-        """Open the log file with this header, created if missing; LocalError if it has another header."""
+        """Open the log file with this header, made if missing or without any; LocalError for another one."""
         if not path.exists() or not is_begun(path):
             path.unlink(missing_ok=True)
             return cls.create(path, header)
@@ -194,7 +194,7 @@ class Store:
         return sum(out.write(line + b"\n") for line in self.lines())
 
     def resume(self) -> Chain:
-        """Read and check the whole log; return its hash chain to continue it; VerificationError if wrong.
+        """Check the log's hash chain, no signatures; return it to go on with; VerificationError if wrong.
 
         Raises:
             VerificationError: the file does not hold a valid log.

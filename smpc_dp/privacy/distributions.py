@@ -76,7 +76,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return the parameter of each of `shares` parties' noise whose sum has about this noise."""
+        """Return the parameter of one of `shares` noises that sum to about this: value/shares, >= 1/4."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:

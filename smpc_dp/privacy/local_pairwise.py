@@ -69,7 +69,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Return randomised response's variance in a pairwise mean of two fixed samples, or ConfigError.
+    """Return the variance that randomised response adds to a mean of pairs of two samples (as counts).
 
     `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples. Raises
     ConfigError for shapes, negative counts or an empty sample.

@@ -384,7 +384,7 @@ class AggregatorConnection(Connection):
         return run.result, receipt
 
     async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
-        """Return the run restored from disk, or made to be saved; unchanged without a state folder."""
+        """Return the run restored or to be saved, and set `resumed`; unchanged without a state."""
         run, self.resumed = await finish_in_thread(partial(self.state.party_run, run, given))
         return run
 
@@ -427,7 +427,7 @@ class AggregatorConnection(Connection):
         return drive
 
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
-        """Send a message outside of any run; return the answer's content, or raise TimeoutFault."""
+        """Send a message outside of runs; return the answer, dropping others; or TimeoutFault."""
         peer = self.membership.aggregator
         if self.state.saves:
             # A result from disk needs no connection.
@@ -489,7 +489,7 @@ class AggregatorConnection(Connection):
         ring_vector: RingVector,
         seen: Seen = NOTHING_SEEN,
     ) -> Run[Any]:
-        """Return the party's run of a request, with its encoded vector as input."""
+        """Return a request's run for this vector; a logged one resets `check_total` to True."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
         make = membership.maker(self._role or make_party)

@@ -184,7 +184,7 @@ class MemoryConnections:
         self._listened = asyncio.Event()
 
     async def open(self, own: str, peer: str, timeout: float) -> MemoryChannel:
-        """Wait until a member listens, and return a channel to it; TimeoutFault after `timeout`."""
+        """Once `peer` listens, give it one end of a new channel, return the other; or TimeoutFault."""
         try:
             async with asyncio.timeout(timeout):
                 while peer not in self.listeners or own in self._killed:
@@ -201,7 +201,7 @@ class MemoryConnections:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEndpoint:
-    """Member's side of its channels in memory, a stand-in for an endpoint over sockets."""
+    """Endpoint of one member, to dial others and accept their channels, within a process, without TLS."""
 
     name: str
     connect_timeout: float
@@ -226,7 +226,7 @@ class MemoryEndpoint:
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],  # noqa: ARG002 - all are accepted
     ) -> MemoryListener:
-        """Accept members' channels; raise ConfigError if this member listens already."""
+        """Return a new listener that passes channels to `on_channel`; ConfigError if there is one."""
         if self.name in self.connections.listeners:
             reason = f"'{self.name}' accepts channels already"
             raise ConfigError.at("listen_on", reason, ConfigCheck.CONFLICT)

@@ -271,7 +271,7 @@ class ReportRequest:
             plan.answers(list(reports.values()))
 
     def names(self, received: Iterable[bytes]) -> NamedCategories:
-        """Return the names that all received reports release; raise ConfigError without reports."""
+        """Return by column all names in any of the valid reports; ConfigError without a valid one."""
         reports, faults = self.collect(received)
         if not isinstance(self.plan, LocalNames) or not reports:
             raise ConfigError.at("reports", "there are none with names", ConfigCheck.MISSING)

@@ -192,7 +192,7 @@ class LogPages:
         return run.path.with_name(f"{name}-{context.scope.hex()[:16]}.{kind}")
 
     def _cosigners(self, run: Run) -> Sequence[str]:
-        """Return names of witnesses in the checkpoint beside the log; signatures are not checked."""
+        """Return up to 16 names in the checkpoint beside the log, unchecked; () if there is none."""
         path = self._beside(run, "checkpoint")
         try:
             note = (
@@ -350,7 +350,7 @@ def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
 
 
 def _pages(first: int, count: int) -> list[tuple[str, int]]:
-    """Return the links first, previous, next and last of a long list, each with its first row."""
+    """Return (word, first row) of those links to first, previous, next and last rows that lead elsewhere."""
     last = max(1, (count - 1) // ROWS * ROWS + 1)
     others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
     return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

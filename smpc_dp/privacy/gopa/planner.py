@@ -238,7 +238,7 @@ class _Exact:
     def _sigma_delta(
         self, certified: CertifiedGraph, proven: ProcessPrivacy | str, sigma_eta: float
     ) -> float:
-        """Return the least pairwise noise for drawn graph and process; ConfigError if none suffices."""
+        """Return about the least pairwise noise for drawn graph and process; ConfigError if none found."""
         request = self.request
         requested = request.delta_asked
         left = request.honest - self.removed

@@ -141,7 +141,7 @@ def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float,
 
 
 def checked_integers(values: ArrayLike, dimension: int) -> Integers:
-    """Return values as an int64 vector of this length; raise ConfigError or PrivacyError if they are not."""
+    """Return an int64 copy; ConfigError for another shape or non-integer dtype, PrivacyError above 2^62."""
     array = np.asarray(values)
     if array.shape != (dimension,):
         raise ConfigError.at("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)

@@ -125,7 +125,7 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Return delta of a random walk if observers see the tokens, but not which party holds them.
+    """Return delta of a walk of `steps` steps, each by an unseen one of `others`, the protected one too.
 
     `others` parties take each step with equal probability.
     """
