@@ -139,7 +139,7 @@ class AttemptFiles:
 
     @contextmanager
     def opened(self, attempt: bytes, *, create: bool = False) -> Iterator[AttemptFile | None]:
-        """Within the block: the attempt's locked file, or None if missing; LocalError if it is unusable.
+        """Within the block: the attempt's locked file; None if missing, unless `create`; or LocalError.
 
         `create`: an absent one is yielded, made if need be.
         """

@@ -161,7 +161,7 @@ class Collector(Generic[P_co]):
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
-        """Return the name of the party with this number."""
+        """Return the name of the party with this number, from 1."""
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
@@ -346,7 +346,7 @@ class CollectorRole:
         return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
-        """Return the next state after an event, and messages to send; LocalError if the state is an old one.
+        """Return the next state after an event, and messages; the inbox, which states share, grows in place.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -553,7 +553,7 @@ def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) 
 
 
 def _party_number(collector: Collector[Any], name: str) -> int:
-    """Return the number of the party with this name; 0 if no party has it."""
+    """Return the number, from 1, of the party with this name; 0 if no party has it."""
     try:
         return collector.context.number(name)
     except ValueError:

@@ -43,7 +43,7 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """Messages that a party without aggregator has sent and received in one run; only added to.
+    """Messages that a party without aggregator has sent and received in one run; it grows in place.
 
     No letter is copied, or replaced once the run has begun.
 
@@ -272,7 +272,7 @@ class PeerRole:
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the next state after an event, and messages to send; raise if the run cannot go on.
+        """Return the next state after an event, and messages; the inbox, which states share, grows in place.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -406,7 +406,7 @@ def _has_left(state: State) -> bool:
 
 
 def _party_number(peer: Peer[Any], name: str) -> int:
-    """Return the number of the party with this name; 0 if no party has it."""
+    """Return the number, from 1, of the party with this name; 0 if no party has it."""
     try:
         return peer.context.number(name)
     except ValueError:

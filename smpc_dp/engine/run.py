@@ -91,7 +91,7 @@ class Run(Generic[R_co]):
 
     @property
     def step(self) -> str:
-        """Step whose messages are expected; a driver restarts its deadline when this changes."""
+        """Step whose messages are expected, "done" when finished; a driver renews its deadline on changes."""
         return "done" if self.finished else self._state.step
 
     @property
@@ -142,7 +142,7 @@ class Run(Generic[R_co]):
         return self.step_from(self._state, event)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Handle an event in `state`, which must be the newest, else LocalError; return messages to send."""
+        """Handle an event in `state`, LocalError if not the newest; return messages, () after an error."""
         if state is not self._state:
             raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
         if self._failed and not isinstance(event, Cancellation):

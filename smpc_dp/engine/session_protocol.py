@@ -183,7 +183,7 @@ def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -
 
 
 def with_earlier_defaults(parameters: Written) -> Written:
-    """Return parameters with the default of `corrupt` in earlier protocol versions filled in."""
+    """Return a copy of parameters; unless given, `corrupt` has the default of earlier versions."""
     return {"corrupt": EARLIER_CORRUPT, **parameters}
 
 

@@ -179,7 +179,7 @@ class Store:
         return last or 0, size or 0
 
     def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
-        """Yield the JSON lines of entries `first` to `last`, 0 being the header; LocalError if unreadable."""
+        """Yield the JSON lines of entries `first` to `last`, inclusive; 0 is the header; or LocalError."""
         query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
         try:
             for (line,) in self._connection.execute(query, (first, last)):

@@ -296,7 +296,7 @@ class RequestServer:
             await self._drive.act(events.Conviction(name, fault))
 
     async def _run(self, *, is_new: bool) -> bool:
-        """Serve the begun request to its end; return False when no party is left that could ask.
+        """Serve the request to its end; return False if none begins: no party is left, or it must stop.
 
         `is_new`: whether no earlier process has begun it.
         """

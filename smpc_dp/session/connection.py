@@ -189,7 +189,7 @@ class Waits:
         self._first = self._later
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the run's event for a message or loss, or None; raise if others are at another request."""
+        """Return the event of a message or loss, None to ignore it; raise if others are elsewhere."""
         if inbound.envelope is None:
             return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
         if inbound.request != drive.request:
@@ -238,7 +238,7 @@ class AggregatorWaits(Waits):
             drive.warn(text)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the run's event, or None; reconnect after a loss; TimeoutFault if others are ahead."""
+        """Return the run's event, None if handled here; reconnect after a loss; or TimeoutFault."""
         step = drive.run.step
         if inbound.clean and step == self.first:
             raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)

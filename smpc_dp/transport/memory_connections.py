@@ -38,7 +38,7 @@ def _size(envelope: Envelope) -> int:
 
 
 class MemoryChannel:
-    """One end of a channel between two members in one process; a stand-in for channels over sockets."""
+    """One end of a channel between two members in one process, which carries requests and envelopes."""
 
     def __init__(self, own: str, peer: str, connections: MemoryConnections) -> None:
         self.peer = peer
@@ -155,7 +155,7 @@ class MemoryConnections:
         return MemoryEndpoint(name, connect_timeout, self)
 
     def may_send(self, sender: str, envelope: Envelope, size: int) -> bool:
-        """Count and report a message before it is sent; return False if its sender has been killed."""
+        """Count and report a message to be sent; return False if its sender is killed, now or before."""
         if sender in self._killed:
             return False
         if sender in self.kill:

@@ -254,7 +254,7 @@ def members_of(
 
 
 def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
-    """Return a party's hello, with a fresh nonce of 32 bytes."""
+    """Return a party's hello with the given nonce of 32 bytes."""
     plan, context = member.parameters.plan, member.context
     return m.Hello(
         context.session_digest,

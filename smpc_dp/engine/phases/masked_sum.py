@@ -128,7 +128,7 @@ def _digests(
 def masks_of(
     member: Member[Any], run_id: bytes, graph: Graph, participants: PartySet, self_seed: bytes | None
 ) -> Masks:
-    """Return the masks of this party's vector: one with each participating neighbour, and a self-mask."""
+    """Return the masks of a party's vector: with each participating neighbour, and of `self_seed` if any."""
     own = [] if self_seed is None else [keys.self_mask_seed(member.context, run_id, member.name, self_seed)]
     return Masks(own, 1, *graph.mask_seeds(member, run_id, participants))
 

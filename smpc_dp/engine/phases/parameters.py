@@ -89,7 +89,7 @@ class RequestParameters:
 
     @property
     def requests(self) -> tuple[Self, ...]:
-        """The parameters of each kind of request that a session makes."""
+        """The parameters of each kind of request of a session; by default these alone."""
         return (self,)
 
     @property
@@ -296,7 +296,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return None
 
     def event(self) -> Event:
-        """Return the privacy event of one request, to charge to a ledger."""
+        """Return the privacy event of one request, for a ledger; by default that of an exact release."""
         # Not at the top: a session without a ledger needs no accountant.
         from smpc_dp.privacy.accountant.events import exact_release
 

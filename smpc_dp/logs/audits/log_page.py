@@ -78,7 +78,7 @@ class LogPages:
         return self._render("board.html", **given)
 
     def parties(self, first: int = 1, name: str = "") -> str:
-        """Return the HTML page of parties from number `first` on, or whose names begin with `name`."""
+        """Return the HTML page of ROWS parties at most, from number `first` or with this start of a name."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             names = run.names
@@ -102,7 +102,7 @@ class LogPages:
         return self._render("board_entries.html", rows=rows, pages=steps)
 
     def entry(self, number: int) -> str | None:
-        """Return the HTML page of one log entry; None if there is no such entry."""
+        """Return the HTML page of log entry `number`, from 1; None if there is no such entry."""
         line, run = self.line(number)
         if line is None or run is None:
             return None
@@ -122,7 +122,7 @@ class LogPages:
         )
 
     def line(self, number: int) -> tuple[bytes | None, Run | None]:
-        """Return the raw line of a log entry, and the watched run; each None if there is no such one."""
+        """Return the raw line of log entry `number` (from 1), or None, and the watched run, or None."""
         with self._watch.lock:
             run = self._watch.run
             if run is None or not 1 <= number <= run.entries:

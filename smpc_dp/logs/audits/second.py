@@ -100,7 +100,7 @@ def _keep(file: IO[bytes], content: bytes, name: str) -> None:
 
 
 def compared(report: Report, opinion: Opinion) -> Report:
-    """Return the report with the second auditor's result; where they differ the audit has failed."""
+    """Return a copy of the report with the second auditor's result; where they differ it has failed."""
     differing = differences(report, opinion)
     second = Second(opinion.code, printable(opinion.reason), tuple(map(printable, differing)))
     if not differing:
