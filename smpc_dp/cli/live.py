@@ -119,7 +119,7 @@ def _inbound(event: Event) -> str:
 
 
 def _index(event: Event) -> int:
-    """Return the position of an event's step in its list of steps; 0 if in none, but the end for `done`."""
+    """Return an event's step's index in its list of steps; if in none, the bar's length if done, else 0."""
     for steps in _step_lists():
         if event.step in steps:
             return steps.index(event.step)

@@ -91,7 +91,7 @@ class _Closed(io.TextIOBase):
 
 @contextlib.contextmanager
 def writable_streams() -> Iterator[None]:
-    """Replace stdout and stderr in the block: odd characters are escaped, and stderr never fails.
+    """In the block escape what stdout and stderr cannot encode; stderr's errors are dropped.
 
     Characters that a stream's encoding does not have are printed as escapes.
     """

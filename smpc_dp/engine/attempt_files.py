@@ -54,7 +54,7 @@ class AttemptFile:
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
-        """The valid slots in order of their numbers; a slot written in part counts as empty."""
+        """The valid slots when the file was opened, by number; one written in part counts as empty."""
         valid = []
         for ordinal in range(1, len(self._bytes) // SLOT_BYTES):
             slot = self._at(ordinal)
@@ -139,7 +139,7 @@ class AttemptFiles:
 
     @contextmanager
     def opened(self, attempt: bytes, *, create: bool = False) -> Iterator[AttemptFile | None]:
-        """Within the block: the attempt's locked file, or None if missing; LocalError if it is unusable.
+        """Within the block: the attempt's locked file; None if missing, unless `create`; or LocalError.
 
         `create`: an absent one is yielded, made if need be.
         """
@@ -190,7 +190,7 @@ class AttemptFiles:
         return f"{self._beginning}{attempt.hex()}{self._suffix}"
 
     def _locked(self, path: str, *, create: bool = False) -> tuple[int, os.stat_result] | None:
-        """Open and lock a file; return descriptor and status, None if missing; LocalError if it is held."""
+        """Open and lock a file; return descriptor and status, None if missing; LocalError if held long."""
         log_opening(path, self._name)
         flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         deadline = time.monotonic() + LOCK_SECONDS

@@ -198,7 +198,7 @@ def _packed(messages: Iterable[Envelope]) -> tuple[tuple[bytes, ...], tuple[Sent
 
 
 def _retained(table: Iterable[type[State]]) -> Iterable[type[State]]:
-    """Return the types of states that are saved: all in the table that have no error."""
+    """Return the distinct types of states of a table, in order, without those with a field `error`."""
     return [kind for kind in dict.fromkeys(table) if "error" not in kind.__struct_fields__]
 
 
@@ -227,7 +227,7 @@ def _decoded(
 
 
 def _to_builtin(given: bytes, value: Any) -> Any:
-    """Return an array, PartySet, Inbox or error in MessagePack's types; NotImplementedError for others."""
+    """Return a value in MessagePack types, an array like `given` without content; or NotImplementedError."""
     match value:
         case np.ndarray():
             name = value.dtype.newbyteorder("<").str
@@ -288,7 +288,7 @@ def _check_saveable(kinds: tuple[type[State], ...]) -> None:
 
 
 def _unsaveable_type(kind: inspect.Type, known: set[type]) -> str:
-    """Return the fault of a type within `kind` that cannot be loaded once saved; "" if there is none."""
+    """Return why a type cannot be loaded once saved, "" if it can; types in `known`, which grows, can."""
     match kind:
         case (
             inspect.StructType(cls=cls, fields=fields)

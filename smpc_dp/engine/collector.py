@@ -161,7 +161,7 @@ class Collector(Generic[P_co]):
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
-        """Return the name of the party with this number."""
+        """Return the name of the party with this number, from 1."""
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
@@ -329,13 +329,13 @@ class CollectorRole:
         return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, collector: Collector[Any], state: CollectorState) -> frozenset[str]:
-        """Return the names of the parties whose message of this step has not come."""
+        """Return the names of parties whose message of the step is missing; none once it is over."""
         if state.over:
             return frozenset()
         return frozenset(collector.name_of(party) for party in state.waiting)
 
     def waiting_count(self, _collector: Collector[Any], state: CollectorState) -> int:
-        """Return the number of parties whose message of this step has not come."""
+        """Return the number of parties whose message is missing; 0 once the run is over."""
         return 0 if state.over else state.waiting_count
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
@@ -346,7 +346,7 @@ class CollectorRole:
         return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
-        """Return the next state after an event, and messages to send; LocalError if the state is an old one.
+        """Return the next state after an event, and messages; the inbox, which states share, grows in place.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -383,7 +383,7 @@ class CollectorRole:
         return state
 
     def _stop(self, collector: Collector[Any], state: CollectorState, error: SmpcError) -> Transition:
-        """Return the final state with an error, and the messages that tell all parties the reason."""
+        """Return the final state, or a finished one as it is, and aborts to all; none if stopped before."""
         inbox = state.inbox
         if isinstance(state, Stopped):
             return Transition(state)
@@ -398,7 +398,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Return the transition at a step's deadline: as the state's row says, else exclude late parties."""
+        """Return the transition at a step's deadline: by the row's `late`, else exclude late parties."""
         if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
@@ -485,7 +485,7 @@ class CollectorRole:
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> bool:
-        """Tell whether a message is no repetition; PeerFault for a wrong signature, receiver, run or step."""
+        """Record a message as seen, return True; False if repeated; PeerFault if it is invalid."""
         sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
         if envelope.receiver != collector.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
@@ -553,7 +553,7 @@ def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) 
 
 
 def _party_number(collector: Collector[Any], name: str) -> int:
-    """Return the number of the party with this name; 0 if no party has it."""
+    """Return the number, from 1, of the party with this name; 0 if no party has it."""
     try:
         return collector.context.number(name)
     except ValueError:

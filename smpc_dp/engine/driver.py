@@ -24,7 +24,7 @@ class Driver:
         self._reported = ("", -1)
 
     def act(self, event: Event) -> Sequence[Envelope]:
-        """Pass an event to the role; return the messages to send, also if the run ends with an error."""
+        """Pass an event to the role; return messages to send, also if the run fails; none after that."""
         if self.error is not None:
             return ()
         try:
@@ -33,7 +33,7 @@ class Driver:
             return self.cancel(error)
 
     def cancel(self, error: SmpcError) -> Sequence[Envelope]:
-        """End the run with an error, unless one has ended it before; return messages that tell the others."""
+        """End the run with an error, return messages that tell the others; () if an error has ended it."""
         if self.error is not None:
             return ()
         self.error = error

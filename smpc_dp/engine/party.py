@@ -99,7 +99,7 @@ class Member(Generic[P_co]):
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:
-        """Return the name of the party with this number."""
+        """Return the name of the party with this number, from 1."""
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
@@ -244,7 +244,7 @@ class PartyRole:
         )
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
-        """Return the final state with an error, and the message that the party leaves, if not sent before."""
+        """Return the final state, and `leave` unless that or the last step was sent; a result stays."""
         if state.outcome is not None:
             return Transition(state)
         stopped = state if isinstance(state, Stopped) else self.failed(state, error)
@@ -255,7 +255,7 @@ class PartyRole:
         return _sent(member, state, leave, state.progress.received)
 
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
-        """Return the next state and the answer to a message; PeerFault if invalid, no change if repeated."""
+        """Return the next state and answer, the same state and none if repeated; PeerFault if invalid."""
         context = member.context
         if envelope.sender != context.aggregator:
             raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)

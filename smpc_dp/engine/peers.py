@@ -43,7 +43,7 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """Messages that a party without aggregator has sent and received in one run; only added to.
+    """Messages that a party without aggregator has sent and received in one run; it grows in place.
 
     No letter is copied, or replaced once the run has begun.
 
@@ -83,7 +83,7 @@ class Inbox:
         of_step[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:
-        """Store the text of an error for the run's result."""
+        """Store the text of an error for the run's result, unless MAX_FAULTS are stored."""
         if len(self.faults) < MAX_FAULTS:
             self.faults[str(fault)] = None
 
@@ -143,7 +143,7 @@ class Peer(Member[P_co]):
         return state.run_id or self.context.session_digest
 
     def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
-        """Return the messages received in a step of this run, by party in roster order."""
+        """Return the stored letters of a step in this run, of the parties in `among`, in roster order."""
         expected, of_step = self.signed_under(state), state.inbox.letters.get(step, {})
         result = ((party, of_step.get(party)) for party in sorted(among))
         return {party: letter for party, letter in result if letter is not None and letter.run_id == expected}
@@ -258,7 +258,7 @@ class PeerRole:
         return next((phase for phase in self.phases if type(state) is phase.state), None)
 
     def waiting_for(self, peer: Peer[Any], state: PeerState[Any]) -> frozenset[str]:
-        """Return the names of the parties whose message the phase still expects."""
+        """Return the names of parties whose message the phase expects; none before and after the run."""
         phase = self.phase(state)
         return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
 
@@ -272,7 +272,7 @@ class PeerRole:
         return phase is not None and phase.enough(peer, state)
 
     def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
-        """Return the next state after an event, and messages to send; raise if the run cannot go on.
+        """Return the next state after an event, and messages; the inbox, which states share, grows in place.
 
         The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
 
@@ -387,7 +387,7 @@ def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
 
 
 def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str) -> None:
-    """Stop waiting for lost parties; raise TimeoutFault if the coordinator is lost and still needed."""
+    """Stop waiting for lost parties; TimeoutFault for the coordinator before its message of step `last`."""
     parties = {_party_number(peer, name) for name in names} - {0}
     if peer.coordinator in parties and _requires_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
@@ -406,7 +406,7 @@ def _has_left(state: State) -> bool:
 
 
 def _party_number(peer: Peer[Any], name: str) -> int:
-    """Return the number of the party with this name; 0 if no party has it."""
+    """Return the number, from 1, of the party with this name; 0 if no party has it."""
     try:
         return peer.context.number(name)
     except ValueError:

@@ -77,7 +77,7 @@ def _of_sums(name: str, versions: Mapping[int, ParameterChecker], added: Session
 
 
 def find_protocol(name: str) -> SessionProtocol | None:
-    """Return the protocol of this name; None if absent; LocalError if its package is broken."""
+    """Return a protocol by name; None if unknown or not installed; LocalError if its package is broken."""
     if name in BUILT_IN:
         return _built_in(name)
     registered = _registered(name)

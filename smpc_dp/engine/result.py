@@ -367,7 +367,7 @@ class Result:
 
     @property
     def curator_standard_error(self) -> float:
-        """Standard error of a trusted curator over the honest parties, at this epsilon and delta."""
+        """Standard error of a trusted curator over the honest parties; 0 if exact."""
         if self.noise is None:
             return 0.0
         if self.weighted is not None:
@@ -376,7 +376,7 @@ class Result:
 
     @property
     def bias(self) -> float | None:
-        """The most by which corrupt parties can move a coordinate of `value`; None if no bound is known."""
+        """The most by which corrupt parties can move a coordinate; None without a bound, or if exact."""
         if self.noise is None or self.noise.bias is None:
             return None
         return self.noise.bias / (self.weight if self.kind == "average" else 1)
@@ -403,7 +403,7 @@ class Result:
         return Interval(value - reach, value + reach, level, covers)
 
     def _reach(self, level: float) -> float:
-        """Return the half-width of the noise's interval at this level; ConfigError if weights have noise."""
+        """Return the interval's half-width at this level; 0 if exact, ConfigError if weights have noise."""
         _check_level(level)
         if self.noise is None:
             return 0.0

@@ -91,7 +91,7 @@ class Run(Generic[R_co]):
 
     @property
     def step(self) -> str:
-        """Step whose messages are expected; a driver restarts its deadline when this changes."""
+        """Step whose messages are expected, "done" when finished; a driver renews its deadline on changes."""
         return "done" if self.finished else self._state.step
 
     @property
@@ -142,7 +142,7 @@ class Run(Generic[R_co]):
         return self.step_from(self._state, event)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Handle an event in `state`, which must be the newest, else LocalError; return messages to send."""
+        """Handle an event in `state`, LocalError if not the newest; return messages, () after an error."""
         if state is not self._state:
             raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
         if self._failed and not isinstance(event, Cancellation):
@@ -161,7 +161,7 @@ class Run(Generic[R_co]):
         return messages
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
-        """Store a transition's state as the newest, and return the transition's messages to send."""
+        """Write the log lines of a new state and make it the newest; return the transition's messages."""
         state, messages = transition
         if state.unwritten:
             try:

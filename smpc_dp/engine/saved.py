@@ -242,7 +242,7 @@ class SavedRun(Run[R_co]):
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
-        """Charge a release not yet charged; return the newest state's messages for a new connection."""
+        """Charge a release not yet charged; return messages for a new connection, () after a failure."""
         if self._broken or (self._failed and not self.is_over):
             return ()
         self._charge()
@@ -403,7 +403,7 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
 
 
 def _marked(row: Row, saving: Saving) -> Row:
-    """Mark a finished row as no longer needed on disk, and return it."""
+    """Store a copy of a finished row flagged as no longer needed, in its place; return the copy."""
     after = replace(row, position=replace(row.position, flags=row.position.flags | TAKEN))
     saving.store.swap(row, after)
     return after

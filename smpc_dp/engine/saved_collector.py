@@ -158,7 +158,7 @@ class SavedCollection(SavedRun[R_co]):
         self._unsettled_bytes = 0
 
     def _lasting(self, state: Any, event: events.Event) -> events.Event | None:
-        """Return the event to save: unchanged, but for work beside steps its exclusion, or None without one.
+        """Return the event to save; for a message beside the steps its sender's exclusion, or None.
 
         A message beside the steps is a part of work that is not restored; an exclusion for it stays.
         """

@@ -183,12 +183,12 @@ def no_servers(protocol: str, _parameters: Written, members: Sequence[Member]) -
 
 
 def with_earlier_defaults(parameters: Written) -> Written:
-    """Return parameters with the default of `corrupt` in earlier protocol versions filled in."""
+    """Return a copy of parameters; unless given, `corrupt` has the default of earlier versions."""
     return {"corrupt": EARLIER_CORRUPT, **parameters}
 
 
 def corrupt_as_written(first: int, version: int, parameters: Written, parties: int) -> int:
-    """Return how many parties may collude by the share in the key `corrupt`; ConfigError outside [0, 1).
+    """Return how many parties may collude by `corrupt`, rounded down; ConfigError outside [0, 1).
 
     `first`: the first version whose sessions tolerate one colluding party unless they say otherwise.
     """

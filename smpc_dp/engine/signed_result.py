@@ -28,7 +28,7 @@ class RunStart(msgspec.Struct, frozen=True):
 
     @property
     def following(self) -> tuple[bytes, ...]:
-        """The values that only runs without a public log have: the aggregator's nonce and named results."""
+        """The aggregator's nonce and the last results that it names; () in runs with a public log."""
         return (self.nonce, self.named) if self.nonce else ()
 
     def to_json(self) -> dict[str, object]:

@@ -71,7 +71,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def step(self) -> str:
-        """The name of the step whose messages the state accepts; "done" if it accepts none."""
+        """Name of the step whose messages the state takes; "done" if none, also before the hello."""
         return self.expects
 
     @property

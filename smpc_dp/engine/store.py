@@ -123,7 +123,7 @@ class Store:
         )
 
     def swap(self, before: Row, after: Row, entries: int | None = 0) -> None:
-        """Replace a row and remove its entries; raise LocalError if the row is no longer the newest.
+        """Replace a row, remove its entries; LocalError if it is not newest, or has another number of these.
 
         A finished row is replaced only by one marked as taken, and that one by no other. `entries`: the
         required number of entries; None: any number.
@@ -163,7 +163,7 @@ class Store:
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of a request's open attempt, else of the last one still needed, or None."""
+        """Return the row of a request's open attempt, else the last still needed, or None; or LocalError."""
         if not self.path.exists():
             return None
         with self._database.reading() as connection:

@@ -54,7 +54,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
 
     @property
     def widths(self) -> list[int]:
-        """The greatest distance of two encoded vectors in each coordinate, in grid steps."""
+        """The greatest distance in any coordinate, in grid steps: one number for all of them."""
         return [2 * self.highest]
 
     @property
@@ -88,7 +88,7 @@ class WeightedEncoding(Encoding, frozen=True, kw_only=True):
         return self.given
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Return an encoded vector multiplied by the party's weight, with the weight appended."""
+        """Return the vector centred, times weight / max_weight, with the weight's coordinate added."""
         share = self._checked_weight(weight, party) / self.max_weight
         values = self.given.real(ring_vector.astype(np.int64) + np.int64(self.given.lowest)) - self.middle
         both = np.append(share * values, self.radius * (share - 1))

@@ -21,7 +21,7 @@ _HASH_BYTES = 32
 
 
 class Names(Sequence[str]):
-    """Sequence of distinct ASCII names packed in one NumPy array of bytes, for rosters with many parties.
+    """Sequence of ASCII names, not checked for repetitions, in one NumPy byte array, for long rosters.
 
     Each name takes the bytes of the longest one, and 8 for the search by name.
     """

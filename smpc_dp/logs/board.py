@@ -76,7 +76,7 @@ class FileSessionLog(SessionLog):
             raise LocalError(f"{self._path}: cannot use the session log ({error.strerror})") from None
 
     def _read(self) -> None:
-        """Read lines added since the last time; cut off an incomplete one; LocalError for others."""
+        """Read lines added since the last time; cut off an incomplete one; LocalError if unfit."""
         with self._path.open("rb") as file:
             file.seek(self._end)
             for line in file:
@@ -155,7 +155,7 @@ class BoardFolder:
         return self._resumed(path).head
 
     def _resumed(self, path: Path) -> Chain:
-        """Read an earlier run's log and return its length and hash; LocalError if it is damaged."""
+        """Return the hash chain of an earlier run's log, read anew; LocalError if it is damaged."""
         with Store.open(path) as store:
             try:
                 return store.resume()
@@ -174,7 +174,7 @@ class BoardFolder:
             raise LocalError(f"{self.folder}: cannot make the board's folder ({error.strerror})") from None
 
     def begin(self, header: Header) -> None:
-        """Create the log file of a new run, or reopen it if an earlier process created it."""
+        """Create or reopen a run's log file, and make it current; close, and copy, the one before."""
         path, head = self._path(header.request, header.run_id), first_head(encode_line(header))
         self._go_on(header.request, header.run_id, lambda: Store.begin(path, header), (0, head))
 

@@ -237,7 +237,7 @@ def _known(path: Path) -> Checkpoint | None:
 
 
 def add_cosignatures(note: bytes, lines: bytes, witnesses: Sequence[NoteKey]) -> bytes:
-    """Return a checkpoint with those of the given cosignature lines that verify for these witnesses."""
+    """Return a checkpoint with witnesses' new cosignatures of `lines`; VerificationError for a wrong one."""
     parsed = SignedNote.parse(note)
     added = SignedNote.parse(parsed.text + b"\n" + lines)
     right = added.verified(witnesses) - parsed.verified(witnesses)

@@ -12,7 +12,7 @@ from smpc_dp.logs.log import HEAD_BYTES, Entry, Header, checked_header, decode_l
 
 
 def heads_after(head: bytes, digests: bytes) -> bytes:
-    """Return the log's hash after each of these entries, chained from the hash `head`."""
+    """Return, joined, the log's hash after each of these joined digests, chained from the hash `head`."""
     heads = []
     for index in range(0, len(digests), HEAD_BYTES):
         head = next_head(head, [digests[index : index + HEAD_BYTES]])

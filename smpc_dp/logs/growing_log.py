@@ -97,7 +97,7 @@ class GrowingLog(io.RawIOBase):
 def open_growing(
     path: Path, finished: threading.Event | None = None, wait: Callable[[float], object] | None = None
 ) -> Iterator[BinaryIO]:
-    """Context manager of a buffered stream of a log, which waits for bytes that are not written yet."""
+    """Context manager of a log's stream, which waits for more until `finished`; None: not at all."""
     with io.BufferedReader(GrowingLog(path, finished, wait), _BLOCK) as stream:
         yield cast("BinaryIO", stream)
 

@@ -74,7 +74,7 @@ class HashTree:
         return proof[::-1]
 
     def prove_consistency(self, old: int, size: int) -> list[bytes]:
-        """Return the proof that the first `old` leaves begin a tree of `size` leaves, or raise ValueError."""
+        """Return the proof that `old` leaves begin a tree of `size`, [] if 0 or all; ValueError."""
         if not 0 <= old <= self._checked(size):
             raise ValueError(f"old: {old} leaves are no part of {size}")
         if old in (0, size):

@@ -200,7 +200,7 @@ def declared_format(line: bytes) -> tuple[str, int] | None:
 
 
 def read_header(line: bytes) -> Header:
-    """Decode a log's first line as its header.
+    """Decode a log's first line as its header; VerificationError for another format, or if it is invalid.
 
     Raises VerificationError for an unknown format or an invalid header.
     """

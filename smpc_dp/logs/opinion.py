@@ -54,7 +54,7 @@ class Opinion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing_answers(answers: Mapping[str, Any] | None, second: Sequence[SecondAnswer] | None) -> Findings:
-    """Return the statistics on which two auditors differ, each with the numbers of both."""
+    """Return those of the second auditor's statistics on which the two differ, with both numbers."""
     if answers is None or second is None:
         return {"kind of answers": (answers is None, second is None)}
     own: dict[str, tuple[list[float | None], list[float | None]]] = {}

@@ -85,7 +85,7 @@ class SignedNote:
         return cls(text + b"\n", tuple(map(_signature, lines)))
 
     def verified(self, keys: Sequence[NoteKey]) -> frozenset[NoteKey]:
-        """Return those of the keys that signed the note.
+        """Return those of the keys that signed the note; VerificationError for a wrong signature.
 
         Raises VerificationError if a signature of one of them is wrong. Signatures of other keys are ignored.
         """

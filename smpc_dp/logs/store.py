@@ -83,7 +83,7 @@ class Store:
 
     @classmethod
     def begin(cls, path: Path, header: Header) -> Self:
-        """Open the log file with this header, created if missing; LocalError if it has another header."""
+        """Open the log file with this header, made if missing or without any; LocalError for another one."""
         if not path.exists() or not is_begun(path):
             path.unlink(missing_ok=True)
             return cls.create(path, header)
@@ -179,7 +179,7 @@ class Store:
         return last or 0, size or 0
 
     def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
-        """Yield the JSON lines of entries `first` to `last`, 0 being the header; LocalError if unreadable."""
+        """Yield the JSON lines of entries `first` to `last`, inclusive; 0 is the header; or LocalError."""
         query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
         try:
             for (line,) in self._connection.execute(query, (first, last)):
@@ -194,7 +194,7 @@ class Store:
         return sum(out.write(line + b"\n") for line in self.lines())
 
     def resume(self) -> Chain:
-        """Read and check the whole log; return its hash chain to continue it; VerificationError if wrong.
+        """Check the log's hash chain, no signatures; return it to go on with; VerificationError if wrong.
 
         Raises:
             VerificationError: the file does not hold a valid log.

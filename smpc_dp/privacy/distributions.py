@@ -76,7 +76,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return each party's parameter, at least 1/4, if `shares` of them sum to about this noise."""
+        """Return the parameter of one of `shares` noises that sum to about this: value/shares, >= 1/4."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
@@ -241,7 +241,7 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
         return Fraction(self.trials, 4)
 
     def share(self, shares: int) -> Fraction:
-        """Return the number of coins of one of `shares` parties: trials / shares rounded down, at least 2."""
+        """Return the number of coins of a party's noise: the whole number divided by `shares`."""
         return Fraction(max(2, self.trials // shares))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:

@@ -31,7 +31,7 @@ def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
 
 @checks_numbers
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """Return a bound on the variance of a pairwise mean in [0, 1] with local DP, below the published one.
+    """Return a bound on the variance of a pairwise statistic with local DP, below the published one.
 
     docs/proofs/planners.md proves it.
     """
@@ -69,7 +69,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Return a pairwise mean's variance by randomised response alone, for two samples' fixed counts.
+    """Return the variance that randomised response adds to a mean of pairs of two samples (as counts).
 
     `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples. Raises
     ConfigError for shapes, negative counts or an empty sample.
@@ -99,7 +99,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:
-    """Return a bound on squared bias from rounding [0, 1] to `bins` cells, for exactly one given constant.
+    """Return a bound on squared bias from rounding [0, 1] to `bins` cells, by one given constant.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over

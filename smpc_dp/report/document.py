@@ -91,7 +91,7 @@ def section(id: str, heading: str, blocks: Iterable[Block | None]) -> list[Secti
 
 
 def render(report: Report) -> str:
-    """Return a report as one HTML page below MOST_BYTES; tables are cut, then sections left out."""
+    """Return a report as one HTML page; tables, then sections are cut while it has MOST_BYTES or more."""
     template = environment().get_template("report.html")
     text = ""
     for most in ROWS:

@@ -305,7 +305,7 @@ def check_noisy(
 
 
 def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:
-    """Return the `[parameters]` table with a default `precision`, where one can be derived."""
+    """Return a copy of `[parameters]` with a default `precision`, where one can be derived."""
     given = dict(parameters)
     if given.get("kind", "real") == "real" and "precision" not in given:
         width = _range(given)

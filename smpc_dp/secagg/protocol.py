@@ -44,7 +44,7 @@ def _check_earlier(
 def _check_group(
     parameters: Mapping[str, object], members: int
 ) -> tuple[SumParameters | None, list[ConfigIssue]]:
-    """Check the parameters of an average over a learner's group, with noise if there is an epsilon."""
+    """Check a learner's group's parameters, noisy with an epsilon; return them, or None and all faults."""
     if "epsilon" in parameters and members <= MOST_COMPLETE:
         from smpc_dp.secagg.noisy import check_noisy
 

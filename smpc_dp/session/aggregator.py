@@ -296,7 +296,7 @@ class RequestServer:
             await self._drive.act(events.Conviction(name, fault))
 
     async def _run(self, *, is_new: bool) -> bool:
-        """Serve the begun request to its end; return False when no party is left that could ask.
+        """Serve the request to its end; return False if none begins: no party is left, or it must stop.
 
         `is_new`: whether no earlier process has begun it.
         """
@@ -415,7 +415,10 @@ class RequestServer:
         return math.inf if self._stop is None else now() + LOOK_SECONDS
 
     async def _returned(self, drive: Drive, missing: Callable[[], Collection[str]]) -> bool:
-        """Wait for a lost party of a saved run to reconnect; return whether one did in time."""
+        """Wait until a party connects; False at the time limit, or at once if unsaved or none was cut.
+
+        `missing`: names the parties that are reported as waited for once this wait is over.
+        """
         names = self._requested(drive.request).names
         if not (self._state.saves and any(map(self._pool.is_cut, names))):
             return False

@@ -234,7 +234,7 @@ class AskedRequests:
             drive.connections.send(number, self.answer(name, number + 1))
 
     def _differing(self, newest: str) -> list[str]:
-        """Return the parties that must be told that more than half ask for another operation.
+        """Return the parties to be told now what more than half ask for, and remember that.
 
         `newest`: whose hello came last.
         """

@@ -189,7 +189,7 @@ class Waits:
         self._first = self._later
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the run's event for a message or loss, or None; raise if others are at another request."""
+        """Return the event of a message or loss, None to ignore it; raise if others are elsewhere."""
         if inbound.envelope is None:
             return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
         if inbound.request != drive.request:
@@ -238,7 +238,7 @@ class AggregatorWaits(Waits):
             drive.warn(text)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the run's event, or None; reconnect after a loss; TimeoutFault if others are ahead."""
+        """Return the run's event, None if handled here; reconnect after a loss; or TimeoutFault."""
         step = drive.run.step
         if inbound.clean and step == self.first:
             raise TimeoutFault({inbound.peer}, step, SESSION_ENDED)
@@ -384,7 +384,7 @@ class AggregatorConnection(Connection):
         return run.result, receipt
 
     async def saved(self, run: Run[Any], given: NDArray[Any] | None) -> Run[Any]:
-        """Return the run restored from disk, or made to be saved; unchanged without a state folder."""
+        """Return the run restored or to be saved, and set `resumed`; unchanged without a state."""
         run, self.resumed = await finish_in_thread(partial(self.state.party_run, run, given))
         return run
 
@@ -427,7 +427,7 @@ class AggregatorConnection(Connection):
         return drive
 
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
-        """Send a message outside of any run; return the answer's content, or raise TimeoutFault."""
+        """Send a message outside of runs; return the answer, dropping others; or TimeoutFault."""
         peer = self.membership.aggregator
         if self.state.saves:
             # A result from disk needs no connection.
@@ -489,7 +489,7 @@ class AggregatorConnection(Connection):
         ring_vector: RingVector,
         seen: Seen = NOTHING_SEEN,
     ) -> Run[Any]:
-        """Return the party's run of a request, with its encoded vector as input."""
+        """Return a request's run for this vector; a logged one resets `check_total` to True."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
         make = membership.maker(self._role or make_party)

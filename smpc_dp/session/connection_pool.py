@@ -198,7 +198,7 @@ class ConnectionPool:
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, connection: Connection, before: asyncio.Task[None] | None, resumes: bool) -> None:
-        """Read a connection's messages into the queue until it ends, then queue its loss (a task)."""
+        """Task: after `before`, queue a connection's messages until it ends, then its loss."""
         channel = connection.channel
         if before is not None:
             # The loss of a party's last channel is reported before any event of this one.
@@ -310,7 +310,7 @@ class ConnectionPool:
         return await self.awaited.next(self.inbound.get, until, look)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
-        """Store a message of a later request if it is small and its sender has few stored; else drop it."""
+        """Store a small early message if its sender has fewer than `most` stored; else drop it."""
         retained = self._early.setdefault(inbound.peer, [])
         if inbound.envelope is not None and len(inbound.envelope.body) <= size and len(retained) < most:
             retained.append(inbound)

@@ -74,7 +74,7 @@ def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
 
 
 def pair_seconds(matching: int, timeouts: Timeouts) -> tuple[float, float]:
-    """Return (seconds until the partner of this matching must begin, seconds until the pair must end).
+    """Return (seconds until the partner must begin, until the pair must end) from the first matching's start.
 
     In seconds from the beginning of the first matching, 0, which all parties notice at about the same time:
     whom an earlier partner has kept to the end of its time is still waited for. In the last `step` of the

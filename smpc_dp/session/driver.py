@@ -35,7 +35,7 @@ class Holder(Protocol):
         """Set the time limit of the step that has begun; start work that the step requires, if any."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return the event that an incoming message or lost connection means to the run, or None.
+        """Return the event that a message or lost connection means to the run; None to ignore it.
 
         Raises SmpcError to end the run.
         """

@@ -146,6 +146,6 @@ def _log(event: Event) -> None:
 def notify(
     on_event: OnEvent, kind: Kind, request: int, machine: RunningRole, detail: str | SmpcError = ""
 ) -> None:
-    """Report to a watcher which messages a run waits for, or with which error it ended."""
+    """Report to a watcher a run's step, how many members it waits for, and a detail or an error."""
     code = detail.code if isinstance(detail, SmpcError) else ""
     on_event(Event(machine.name, kind, request, machine.step, machine.waiting_count, str(detail), code))

@@ -56,7 +56,7 @@ class HostMember:
         return self.input_among(SUFFIXES)
 
     def connect(self) -> AbstractAsyncContextManager[Session]:
-        """Return a context manager that connects the party; noise and charge warnings are silenced."""
+        """Return a context manager that connects the party; silence two kinds of warnings process-wide."""
         for kind in (NoiseWarning, UnchargedWarning):
             warnings.simplefilter("ignore", kind)
         return connect(

@@ -91,7 +91,7 @@ class Launcher:
     async def run(
         self, commands: Mapping[str, Sequence[str]], aggregator: str | None
     ) -> dict[str, ProcessOutcome]:
-        """Start a process for each member, wait until all have ended, return outcomes; or LocalError.
+        """Start a process for each member; once all ended or were stopped return outcomes; or LocalError.
 
         When the `aggregator` has ended, the others get GRACE_SECONDS, or if it failed FAILED_SECONDS to
         report their state. Without one they get GRACE_SECONDS when the first of them has succeeded. On

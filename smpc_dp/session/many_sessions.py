@@ -336,7 +336,7 @@ def _check_unchanged(session: HostedSession) -> None:
 async def _serve(
     session: HostedSession, member: HostMember, stop: asyncio.Event, on_problem: OnProblem
 ) -> bool:
-    """Run one session's aggregator, again after a local error; return True if it ended well, else False."""
+    """Run an aggregator, again after a LocalError; return True if it ended well, else (stop, error) False."""
     task, pause = task_of(session.loaded), 0.0
     while not stop.is_set():
         try:

@@ -303,7 +303,7 @@ class Membership:
         return seeded.get(self.name) or SystemRandomness()
 
     def noise_source(self) -> NoiseSource:
-        """Return the source of noise for draws outside of runs: the system's, or a simulation's."""
+        """Return a noise source outside of runs: the system's, or a new one of a simulation."""
         if self.one_process is not None:
             return self.one_process.noise_source(self.name)
         # Not at the top: few sessions have such noise.

@@ -100,7 +100,7 @@ class Operations:
             del self._held[number]
 
     def is_clear(self, others: Set[str]) -> bool:
-        """Return whether a majority asks for one kind of request, or nobody is left who could still ask."""
+        """Return whether a majority asks for one kind of request, or all `others` were heard."""
         # Fewer than half cannot be more than half: they need not be counted.
         if len(self._numbers) >= self._most and max(self._requested().values(), default=0) >= self._most:
             return True

@@ -247,7 +247,7 @@ class PartyRequests:
 
 
 def check_label(label: str, limit: int = LABEL_LIMIT) -> None:
-    """Raise ConfigError for a request's label that is too long, or looks like another in text."""
+    """Raise ConfigError for a request's label that is too long, or begins or ends with a blank."""
     if label != label.strip():
         reason = f"must not begin or end with a blank, is {label!r}"
         raise ConfigError.at("label", reason, ConfigCheck.FORMAT)

@@ -236,7 +236,7 @@ class SavedSessionState(SessionState):
         return flags is not None and not flags & OVER
 
     def begin_call(self, number: int, operation: str, *, chosen: bool, scope: bytes = b"") -> int:
-        """Begin or resume a call's request; store and return its number; ConfigError if used."""
+        """Begin or resume a request; return its number, one later if it is over; or ConfigError."""
         newest = self.number
         self._newest_scope = scope or self._scope
         if number < newest:
@@ -391,7 +391,7 @@ class SavedSessionState(SessionState):
         return restored
 
     def begin_collection(self, run: Run[Any], operation: str = "") -> Run[Any]:
-        """Return the aggregator's run of a new request, from now on saved at each step."""
+        """Store that a request begins; return its run, from now on saved at each step."""
         number = run.member.context.request
         if number > self.number:
             if self.number:
@@ -409,7 +409,7 @@ class SavedSessionState(SessionState):
         return begun
 
     def end_collection(self, number: int) -> None:
-        """Destroy the aggregator's saved states of requests before this number."""
+        """Note a request as answered; destroy the saved states of those before it."""
         self._answered = max(number, self._answered)
         self._remove(number - 1)
 
@@ -508,7 +508,7 @@ class SavedSessionState(SessionState):
         return self._store.attempts(self._member)
 
     def _remove(self, number: int, *, is_interrupted: bool = False) -> None:
-        """Destroy the saved states of requests up to this number.
+        """Destroy the saved states of ended requests up to this number.
 
         `is_interrupted`: and of those whose removal an earlier process has begun.
         """

@@ -301,7 +301,7 @@ class Session:
         return report
 
     def plan(self) -> SessionPlan | None:
-        """Return the predicted charge and standard errors of a request; None where unknown.
+        """Return the predicted charge and standard errors of a request; None where no cost is known.
 
         None for a session with servers, but for statistics of records.
         """

@@ -388,7 +388,7 @@ def plan_parameters(
 def _members(
     document: Mapping[str, object], issues: list[ConfigIssue]
 ) -> tuple[list[Member] | None, list[str]]:
-    """Return (members of the roster, or None if any is malformed; names of the parties)."""
+    """Return (roster's members, None if any is malformed; parties' names); append faults to `issues`."""
     listed = _required(document, "roster", list, "", issues)
     if listed is None:
         return None, []

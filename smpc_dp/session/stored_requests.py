@@ -93,7 +93,7 @@ class Requests:
             return _begun(connection, scope)[0] == number
 
     def take_attempt(self, scope: bytes, number: int, attempt: bytes) -> bool:
-        """Store which attempt at a request is this member's; return False if another one is stored."""
+        """Store which attempt is this member's; False for another one, or a later request's."""
         with self._database.changing() as connection:
             before = _begun(connection, scope)
             if before[0] >= number:

@@ -80,11 +80,11 @@ class Beside:
         return imported(BUILT_IN[self.task]) is not None
 
     def context(self, context: Context) -> Context:
-        """Return a sum's context changed to the protocol of this kind of request."""
+        """Return a copy of a sum's context with the protocol and version of this kind of request."""
         return replace(context, protocol=self.protocol, version=self.version)
 
     def find(self) -> BesideTask:
-        """Return the task that implements this kind of request; raise an error if not installed."""
+        """Return the task that implements this kind of request; ConfigError if it is not installed."""
         return cast("BesideTask", find_task(self.task))
 
 
@@ -392,7 +392,7 @@ class BesideTask(Task):
 
 
 def find_task(name: str) -> Task:
-    """Return the task of this name, such as "vector" or "records"; raise an error if unknown.
+    """Return the task of this name, such as "vector"; ConfigError if not installed, LookupError if unknown.
 
     Raises ConfigError where the folder of its capability is absent, LookupError for a name not in `BUILT_IN`.
     """

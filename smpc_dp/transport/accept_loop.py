@@ -69,7 +69,7 @@ class AcceptLoop:
         self._strangers.remove(connection)
 
     def comes_from(self, connection: socket.socket, source: str) -> None:
-        """Count an unauthenticated connection under the source that a proxy has named."""
+        """Count a connection under the source that a proxy names; drop one of too many."""
         if connection in self._pending:
             self._strangers.remove(connection)
             self._drop(self._strangers.admit(connection, source, now()))

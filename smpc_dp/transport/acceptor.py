@@ -153,7 +153,7 @@ class Acceptor:
         return True
 
     def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[BlockingStream, bool]:
-        """Return (first connection of `peer`, whether none waits behind it); TimeoutFault if none comes."""
+        """Remove and return (first connection of `peer`, whether none is behind it); or TimeoutFault."""
         with self._inbound:
             while True:
                 # Before the queue is read: a member that has called by now is for the next claim.

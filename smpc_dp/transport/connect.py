@@ -263,7 +263,7 @@ def _broken(error: OSError) -> str:
 
 
 def _step(sock: socket.socket, secured: TlsConnection, address: str, received: bytes) -> bool:
-    """Feed received bytes to a TLS handshake, send the answer; return True when done, or PeerFault."""
+    """Feed bytes to a TLS handshake, send the answer; return True when done; PeerFault or ConnectionError."""
     if not received:
         raise ConnectionError("end of file")
     try:

@@ -179,7 +179,7 @@ async def answer_greeting(
     *,
     is_connected: bool = False,
 ) -> SmpcError | None:
-    """Run the server's side of the handshake up to its decision; None if welcome, else an error.
+    """Run the server's handshake up to its decision; return None if the client is welcome, else the error.
 
     `channel.peer` is the member whose certificate the client has shown; `duplicate` is called last and
     returns the reason, if any, against a channel beside another one in the client's name; `is_connected`:

@@ -69,4 +69,4 @@ class PeerEndpoint(Protocol):
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],
     ) -> PeerListener:
-        """Accept authenticated connections: channels go to `on_channel`, refusals to `on_refused`."""
+        """Listen: channels go to `on_channel`, refusals to `on_refused`; return the listener."""

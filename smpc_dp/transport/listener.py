@@ -157,7 +157,7 @@ class Listener(ABC):
         self._on_channel(channel)
 
     async def _duplicate(self, peer: str) -> handshake.Reason | None:
-        """Return "busy" or "twice" to refuse a member's second connection; None if it is the only one.
+        """Ping a member's live connection: "twice" if it answers, "busy" if unknown, else cut it, None.
 
         The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
         key is used twice.

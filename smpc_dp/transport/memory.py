@@ -85,7 +85,7 @@ class MemoryNetwork:
                 self._queue.append(copy)
 
     def take(self) -> Delivery | None:
-        """Return the next message to deliver; None if none is under way but those held back."""
+        """Remove and return the next message, or a random one (`reorder`); None if none is under way."""
         if not self._queue:
             return None
         if self._faults.reorder:

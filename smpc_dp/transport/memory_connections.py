@@ -38,7 +38,7 @@ def _size(envelope: Envelope) -> int:
 
 
 class MemoryChannel:
-    """One end of a channel between two members in one process; a stand-in for channels over sockets."""
+    """One end of a channel between two members in one process, which carries requests and envelopes."""
 
     def __init__(self, own: str, peer: str, connections: MemoryConnections) -> None:
         self.peer = peer
@@ -155,7 +155,7 @@ class MemoryConnections:
         return MemoryEndpoint(name, connect_timeout, self)
 
     def may_send(self, sender: str, envelope: Envelope, size: int) -> bool:
-        """Count and report a message before it is sent; return False if its sender has been killed."""
+        """Count and report a message to be sent; return False if its sender is killed, now or before."""
         if sender in self._killed:
             return False
         if sender in self.kill:
@@ -184,7 +184,7 @@ class MemoryConnections:
         self._listened = asyncio.Event()
 
     async def open(self, own: str, peer: str, timeout: float) -> MemoryChannel:
-        """Wait until a member listens, and return a channel to it; TimeoutFault after `timeout`."""
+        """Once `peer` listens, give it one end of a new channel, return the other; or TimeoutFault."""
         try:
             async with asyncio.timeout(timeout):
                 while peer not in self.listeners or own in self._killed:
@@ -201,7 +201,7 @@ class MemoryConnections:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEndpoint:
-    """Member's side of its channels in memory, a stand-in for an endpoint over sockets."""
+    """Endpoint of one member, to dial others and accept their channels, within a process, without TLS."""
 
     name: str
     connect_timeout: float
@@ -226,7 +226,7 @@ class MemoryEndpoint:
         on_channel: Callable[[PeerChannel], object],
         on_refused: Callable[[str, SmpcError], None],  # noqa: ARG002 - all are accepted
     ) -> MemoryListener:
-        """Accept members' channels; raise ConfigError if this member listens already."""
+        """Return a new listener that passes channels to `on_channel`; ConfigError if there is one."""
         if self.name in self.connections.listeners:
             reason = f"'{self.name}' accepts channels already"
             raise ConfigError.at("listen_on", reason, ConfigCheck.CONFLICT)

@@ -352,7 +352,7 @@ class _Dialled(WebSocketTransport):
             )
 
     def _is_refused(self, data: bytes) -> bool:
-        """Tell whether the answer refuses the upgrade, by its header; then end the wait with an error."""
+        """Collect the answer's head; if that refuses, return True, and end the wait once it is whole."""
         self._head += data
         head, end, _ = self._head.partition(b"\r\n\r\n")
         status = _STATUS.match(head + end)

@@ -118,7 +118,7 @@ class Alternation:
             self.models[[party]] = integer_models(np.rint(np.ldexp(values, self._bits)), number)
 
     def _moved(self, number: int, party: int, row: int) -> Integers:
-        """Return a party's next model in grid steps, (2.3) or (2.9), shape (1, length)."""
+        """Return a party's next model, (1, length) grid steps: (2.3), or (2.9) with a new, counted noise."""
         objective, rows, bits = self._objective, np.array([row]), self._bits
         parties, models = np.array([party]), self._floats([party])
         near = self._graph.around(self._floats(slice(None)), party)

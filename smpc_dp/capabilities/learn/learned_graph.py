@@ -66,7 +66,7 @@ class GraphLearning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     ] = 0.1
 
     def rounds(self, ticks: int) -> int:
-        """Return how often the graph is updated during so many updates of models after the first `alone`."""
+        """Return the number of graph updates in `ticks` model updates after `alone`, rounded up."""
         return -(-ticks // self.every)
 
     def is_update(self, tick: int) -> bool:

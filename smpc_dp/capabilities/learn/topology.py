@@ -310,6 +310,6 @@ def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
 
 
 def _start(parties: int) -> Floats:
-    """Return a fixed start vector for eigenvalue iterations, not orthogonal to any sought eigenvector."""
+    """Return the fixed vector 1 + cos(1.618 i), i from 0, from which sparse eigenvalue searches start."""
     start: Floats = np.cos(np.arange(parties) * 1.618) + 1.0
     return start

@@ -107,7 +107,7 @@ PROTOCOLS = (
 
 
 class PairsTask(BesideTask):
-    """Kind of request of a session: a statistic of pairs of the parties' records, and its reports."""
+    """Kind of session request for a statistic of pairs of records, with its audits and HTML report parts."""
 
     name: ClassVar[str] = "pairs"
     is_saved: ClassVar[bool] = True

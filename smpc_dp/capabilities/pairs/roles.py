@@ -27,7 +27,7 @@ PairTransfers = Transfers | Setups
 
 
 def fresh_transfers(plan: Plan) -> PairTransfers:
-    """Return empty state of oblivious transfers, for a plan's first evaluation with a peer."""
+    """Return new, empty state of transfers with one peer: `Setups` for an ActivePlan, else `Transfers`."""
     return Setups() if isinstance(plan, ActivePlan) else Transfers()
 
 

@@ -240,7 +240,7 @@ class ReportRequest:
             raise PeerFault(party, f"its report is none of the plan: {error}", Check.OTHER_PLAN) from None
 
     def collect(self, received: Iterable[bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Return the report of each party with just one, by name in roster order, and texts on faults.
+        """Return each party's valid report, in roster order, and texts on what was wrong with others.
 
         The same bytes may come several times. A party with two different reports has none: it has drawn
         twice, and its signatures show that.
@@ -271,7 +271,7 @@ class ReportRequest:
             plan.answers(list(reports.values()))
 
     def names(self, received: Iterable[bytes]) -> NamedCategories:
-        """Return the union of the names in all valid reports; ConfigError without any such report."""
+        """Return by column all names in any of the valid reports; ConfigError without a valid one."""
         reports, faults = self.collect(received)
         if not isinstance(self.plan, LocalNames) or not reports:
             raise ConfigError.at("reports", "there are none with names", ConfigCheck.MISSING)

@@ -44,10 +44,10 @@ def plan_vectors(
     )
 
 
-def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
-    """Raise ConfigError if an average takes a server over SECONDS / 2; `levels`: of its noise, 0 if none."""
+def _check_work(parties: int, encoding: Encoding, noise_levels: int) -> None:
+    """Raise ConfigError if an average takes servers too long; `noise_levels`: of its draw, 0 if exact."""
     bits = (encoding.highest - encoding.lowest).bit_length()
-    seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
+    seconds = encoding.length * (noise_levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:
         reason = (
             f"vectors of {encoding.length} in groups of {parties} take each server about {seconds:.0f} s of "

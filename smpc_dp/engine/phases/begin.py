@@ -117,7 +117,7 @@ def close_run(seen: Seen, head: bytes) -> Seen:
 
 
 def why_behind(runs: SessionLog, known: int) -> str:
-    """Return why a party that knows this many log lines has missed too many to take part; "" if it can."""
+    """Return why a party that knows `known` lines has missed too many; "" if it has not, or if 0."""
     missed = len(runs.lines) + 1 - known
     if not known or missed <= MOST_BEHIND:
         return ""

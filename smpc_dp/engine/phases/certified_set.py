@@ -61,7 +61,7 @@ class AttestingState(Protocol):
 def check_certified(
     member: Member[SumParameters], run_id: bytes, step: str, digest: bytes, members: PartySet, body: bytes
 ) -> Certificate:
-    """Return the decoded certificate; raise PeerFault unless a quorum of members has signed the digest."""
+    """Return a decoded, checked certificate by party name; PeerFault unless a quorum signed the digest."""
     certificate = decode(body, m.Certificate, member.context.aggregator)
     quorum = member.parameters.plan.quorum
     return check_certificate(member.context, quorum, run_id, step, digest, members, certificate)
@@ -85,7 +85,7 @@ def certify(
     given: Mapping[int, bytes] | None = None,
     quorum: int | None = None,
 ) -> tuple[m.Certificate, Certificate]:
-    """Return the shortest certificate, and the signatures used; TimeoutFault if too few parties signed.
+    """Return the shortest certificate, as a message and checked by name; TimeoutFault if too few signed.
 
     `given`: their signatures, those received in the step by default. `quorum`: that of the plan by default.
     """

@@ -101,7 +101,7 @@ def sampled_indices(
     claimed: int,
     quorum: int,
 ) -> tuple[int, ...]:
-    """Return the signers to be shown in a sample, by index, determined by a hash of the whole claim."""
+    """Return the indices, from 0, of the signers that a sample shows, by a hash of the whole claim."""
     seed = digest(
         Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
     )

@@ -62,7 +62,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def commit_vector(member: Member[SumParameters], vector: RingVector) -> tuple[RingVector, Committed | None]:
-    """Return a noisy copy of the vector, and its commitment; the vector and None if totals are unchecked."""
+    """Return a copy of the vector with fresh noise, and its commitment; the vector, None if unchecked."""
     if not member.parameters.is_checked:
         return vector, None
     noisy = vector.copy()

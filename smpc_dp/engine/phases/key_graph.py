@@ -239,7 +239,7 @@ def members_of(
     reason: str,
     least: int | None = None,
 ) -> PartySet:
-    """Decode a set of parties; raise PeerFault unless it lies in `within` and includes this party."""
+    """Decode a set; PeerFault unless it lies in `within`, has this party, and `least` parties in all."""
     context, least = member.context, member.parameters.plan.min_survivors if least is None else least
     members = context.remember(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
@@ -254,7 +254,7 @@ def members_of(
 
 
 def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
-    """Return a party's hello, with a fresh nonce of 32 bytes."""
+    """Return a party's hello with the given nonce of 32 bytes."""
     plan, context = member.parameters.plan, member.context
     return m.Hello(
         context.session_digest,
@@ -607,7 +607,7 @@ def accept_hello(
 
 
 def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
-    """Return a party's hello of this type; raise PeerFault if it is for another request or plan."""
+    """Return a party's hello of type `kind`; PeerFault if it is for another session, request or plan."""
     context, plan = collector.context, collector.parameters.plan
     claimed = decode(envelope.body, kind, envelope.sender)
     if claimed.session_digest != context.session_digest:

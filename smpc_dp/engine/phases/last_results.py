@@ -100,7 +100,7 @@ class HeldResult:
             raise _contradiction(aggregator, self.refusal)
 
     def check(self, context: Context, named: bytes) -> str:
-        """Raise PeerFault if the aggregator names another last result; warn if it names none, else return "".
+        """Return a warning if no named result is of the held one's run, else ""; PeerFault if it differs.
 
         Returns a warning if none is of its run. Raises PeerFault, with its signature, if one is and differs.
         """

@@ -69,7 +69,7 @@ class Delivered(Secret, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Return the decrypted shares for this party, and dealers of invalid ones; PeerFault if some lack."""
+    """Return the decrypted shares, and who dealt bad ones; PeerFault, or TimeoutFault for few holders."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     expected = tuple(party for party in graph.drew_me if party in participants)
@@ -95,7 +95,7 @@ def open_delivery(
 
 
 def check_holders(member: Member[SumParameters], chosen: Sequence[int], present: PartySet, step: str) -> None:
-    """Raise TimeoutFault naming missing holders if fewer than the threshold hold this party's shares."""
+    """Raise TimeoutFault in `step`, naming missing holders, if fewer than the threshold are present."""
     missing = [member.name_of(party) for party in chosen if party not in present]
     if len(chosen) - len(missing) < member.parameters.plan.threshold:
         raise TimeoutFault(missing, step, f"{member.name} has fewer holders than the threshold")
@@ -128,13 +128,13 @@ def _digests(
 def masks_of(
     member: Member[Any], run_id: bytes, graph: Graph, participants: PartySet, self_seed: bytes | None
 ) -> Masks:
-    """Return the masks of this party's vector: one with each participating neighbour, and a self-mask."""
+    """Return the masks of a party's vector: with each participating neighbour, and of `self_seed` if any."""
     own = [] if self_seed is None else [keys.self_mask_seed(member.context, run_id, member.name, self_seed)]
     return Masks(own, 1, *graph.mask_seeds(member, run_id, participants))
 
 
 def mask_vector(member: Member[SumParameters], vector: RingVector, masks: Masks) -> bytes:
-    """Return the vector as bytes with masks and noise added; the given vector stays unchanged.
+    """Return a vector's masked copy as bytes, with fresh noise added unless totals are checked.
 
     Where totals are checked the vector has its noise already: the party has committed to it.
     """
@@ -238,7 +238,7 @@ def add_vector(
     packed: bytes | memoryview,
     kind: str,
 ) -> None:
-    """Add a party's packed vector to the total, in place; PeerFault naming the sender if malformed.
+    """Add a packed vector to `total` in place; PeerFault, naming sender and message `kind`, if malformed.
 
     Storing it would take the memory of a vector for each party.
     """

@@ -346,7 +346,7 @@ def pieces(packed: bytes, size: int) -> list[bytes]:
 
 
 def longest_set(parties: int) -> int:
-    """Return the greatest length in bytes of a packed set of parties, with room for its header."""
+    """Return an upper bound in bytes on a packed set of parties, with its header."""
     return parties // 8 + 16
 
 

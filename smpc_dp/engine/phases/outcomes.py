@@ -95,12 +95,12 @@ class _TotalOf(msgspec.Struct, frozen=True, array_like=True):
 
 
 def without_total(outcome: Outcome) -> Outcome:
-    """Return a copy of a party's outcome without the total, which stays in its signed result."""
+    """Return a copy of a party's outcome with an empty array as total; `with_total` restores it."""
     return replace(outcome, total=np.empty(0, np.int64))
 
 
 def with_total(member: Member[SumParameters], outcome: Outcome) -> Outcome:
-    """Return an outcome with the total read back from its signed result, which was checked before."""
+    """Return a copy of an outcome, the total decoded anew from its signed result, checked before."""
     body = cast("SignedResult", outcome.evidence.signed_result).body
     total = member.parameters.encoding.unpack(decode_msgpack(body, _TotalOf).total)
     grid, _ = member.parameters.decode(total, len(outcome.survivors))

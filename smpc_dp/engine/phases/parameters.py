@@ -89,7 +89,7 @@ class RequestParameters:
 
     @property
     def requests(self) -> tuple[Self, ...]:
-        """The parameters of each kind of request that a session makes."""
+        """The parameters of each kind of request of a session; by default these alone."""
         return (self,)
 
     @property
@@ -109,7 +109,7 @@ class RequestParameters:
         return self.sum_encoding.operations
 
     def largest_message(self, servers: int) -> int:
-        """Return the most bytes of any message of a run with so many servers; subclasses override it."""
+        """Return the most bytes of a message; this base raises NotImplementedError."""
         raise NotImplementedError
 
     @property
@@ -251,7 +251,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return traffic["up"]["total"], traffic["down"]["total"]
 
     def largest_message(self, _servers: int) -> int:
-        """Return a bound in bytes on any message of a sum through an aggregator.
+        """Return a bound in bytes that messages exceed with negligible probability.
 
         To it at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the Merkle
         commitment, a certificate, the advertisements and openings of a party's neighbours, or lines of the
@@ -282,7 +282,7 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         """
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add the noise that remains in the sum to the vector in place; by default do nothing."""
+        """Add this party's share of the sum's noise to the vector in place; by default do nothing."""
 
     def decode(self, total: RingVector, contributors: int) -> tuple[GridTotal, int]:
         """Return the sum on the integer grid and its weight; raise VerificationError if impossible.
@@ -296,18 +296,18 @@ class SumParameters(RequestParameters, msgspec.Struct, frozen=True):
         return None
 
     def event(self) -> Event:
-        """Return the privacy event of one request, to charge to a ledger."""
+        """Return the privacy event of one request, for a ledger; by default that of an exact release."""
         # Not at the top: a session without a ledger needs no accountant.
         from smpc_dp.privacy.accountant.events import exact_release
 
         return exact_release("secure sum", "substitution")
 
     def event_without(self, excluded: int) -> Event:  # noqa: ARG002
-        """Return the privacy event of a request in which `excluded` parties have signed a false statement."""
+        """Return a request's event if `excluded` signed falsely; by default that of any request."""
         return self.event()
 
     def claim(self, survivors: int) -> Claim:
-        """Return the privacy claim of a run over this many survivors; subclasses override it."""
+        """Return the privacy claim over so many survivors; this base raises NotImplementedError."""
         raise NotImplementedError
 
     def privacy(self, survivors: int) -> Privacy:
@@ -341,12 +341,12 @@ class CheckableParameters(SumParameters, frozen=True, kw_only=True):
 
     @property
     def extra_bytes(self) -> int:
-        """How many bytes longer a message may be for all parties' commitments and signatures."""
+        """Bytes by which commitments lengthen a message; 0 if totals are unchecked."""
         return OPENING_BYTES * self.plan.parties if self.is_checked else 0
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for reports on whether each party checks the total."""
+        """The sentence on who checks the total, in a tuple of one; () without such a sentence."""
         return (f"total: {self.total_note}",) if self.total_note else ()
 
     @property

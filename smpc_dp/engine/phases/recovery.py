@@ -86,7 +86,7 @@ class Recovery:
         return Masks(own, -1, seeds, signs)
 
     def _name(self, party: int) -> str:
-        """Return the name of the party with this number."""
+        """Return the name of the party with this number, from 1."""
         return self._context.names[party - 1]
 
     def _share(self, dealer: int, holder: int) -> bytes | None:

@@ -86,7 +86,7 @@ class LoggingAggregator(Collector[P_co]):
         inbox.unwritten = []
 
     def resume_log(self, state: CollectorState, lines: Iterable[bytes]) -> None:
-        """Continue the logs of a restored state; raise LocalError if they end otherwise."""
+        """Open a restored state's logs and write `lines` if missing; LocalError if unfit."""
         unwritten: list[Line] = [read(line) for line in lines]
         log: RunLog | None = getattr(state, "log", None)
         if log is None and not unwritten:
@@ -131,7 +131,7 @@ def signed_by(collector: Collector[Any], statements: Mapping[int, Statement]) ->
 
 
 def append(inbox: Inbox, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
-    """Add signed messages of one kind to the log, in order; return its new end, and all digests joined."""
+    """Queue signed messages of a kind as log entries in the inbox; return the new end, digests joined."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head

@@ -187,7 +187,7 @@ def audit_stream(
 
 
 def _receipt(wanted: Wanted, verdict: Verdict | None) -> LoggedReceipt | None:
-    """Return the receipt's party, its entry, and if the verdict counts it; None without a receipt."""
+    """Return the receipt's party, its entry, and if the verdict counts it; None without one of the two."""
     receipt = wanted.receipt
     if receipt is None or verdict is None:
         return None

@@ -24,7 +24,7 @@ def check_log(receipt: LogReceipt, session: str, run_id: str) -> None:
 
 
 def check_entry(receipt: LogReceipt, entry: Entry) -> None:
-    """Raise VerificationError if this log entry, with the number in a receipt, differs from the receipt."""
+    """Raise VerificationError if the entry with a receipt's number differs from it; ignore other entries."""
     if entry.sequence != receipt.index:
         return
     if (entry.party, entry.kind, entry.digest().hex()) != (receipt.party, PUBLISH, receipt.entry):

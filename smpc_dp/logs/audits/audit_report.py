@@ -142,7 +142,7 @@ def audit_sections(
 
 
 def _result(verdict: Any) -> list[Section]:
-    """Return the report's section with the average and its errors, or with the statistics of records."""
+    """Return the report's section on the average, or on the statistics of records; [] without either."""
     if verdict.answers is not None:
         deviations = (verdict.bias or 0.0) / verdict.standard_error
         note = (

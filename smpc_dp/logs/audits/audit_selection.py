@@ -258,7 +258,7 @@ def identify_run(wanted: Wanted, header: Header, head: bytes, context: Context, 
 
 
 def check_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
-    """Return `selected`, marked as not certain if `doubt` says that the run may have a second log.
+    """Return `selected`, or a copy marked as not certain if by `doubt` the run may have a second log.
 
     Then only the last head of the log, from a party's result, determines the log.
     """

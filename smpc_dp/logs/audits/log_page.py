@@ -78,7 +78,7 @@ class LogPages:
         return self._render("board.html", **given)
 
     def parties(self, first: int = 1, name: str = "") -> str:
-        """Return the HTML page of parties from number `first` on, or whose names begin with `name`."""
+        """Return the HTML page of ROWS parties at most, from number `first` or with this start of a name."""
         with self._watch.lock:
             run = self._watch.run or Run(self._watch.path)
             names = run.names
@@ -102,7 +102,7 @@ class LogPages:
         return self._render("board_entries.html", rows=rows, pages=steps)
 
     def entry(self, number: int) -> str | None:
-        """Return the HTML page of one log entry; None if there is no such entry."""
+        """Return the HTML page of log entry `number`, from 1; None if there is no such entry."""
         line, run = self.line(number)
         if line is None or run is None:
             return None
@@ -122,7 +122,7 @@ class LogPages:
         )
 
     def line(self, number: int) -> tuple[bytes | None, Run | None]:
-        """Return the raw line of a log entry, and the watched run; each None if there is no such one."""
+        """Return the raw line of log entry `number` (from 1), or None, and the watched run, or None."""
         with self._watch.lock:
             run = self._watch.run
             if run is None or not 1 <= number <= run.entries:
@@ -192,7 +192,7 @@ class LogPages:
         return run.path.with_name(f"{name}-{context.scope.hex()[:16]}.{kind}")
 
     def _cosigners(self, run: Run) -> Sequence[str]:
-        """Return names of witnesses in the checkpoint beside the log; signatures are not checked."""
+        """Return up to 16 names in the checkpoint beside the log, unchecked; () if there is none."""
         path = self._beside(run, "checkpoint")
         try:
             note = (
@@ -350,7 +350,7 @@ def _fields(run: Run, entry: Entry) -> list[tuple[str, int, str]]:
 
 
 def _pages(first: int, count: int) -> list[tuple[str, int]]:
-    """Return the links first, previous, next and last of a long list, each with its first row."""
+    """Return (word, first row) of those links to first, previous, next and last rows that lead elsewhere."""
     last = max(1, (count - 1) // ROWS * ROWS + 1)
     others = [("first", 1), ("previous", max(1, first - ROWS)), ("next", first + ROWS), ("last", last)]
     return [(word, at) for word, at in others if at != first and at <= max(count, 1)]

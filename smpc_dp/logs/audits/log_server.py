@@ -173,7 +173,7 @@ def _content(path: Path) -> tuple[int, Iterator[bytes]]:
 
 
 def _stored(store: Store, last: int) -> Iterator[bytes]:
-    """Yield the lines of a log in SQLite, with line feeds, up to entry number `last`."""
+    """Yield the lines of a log in SQLite, with line feeds, through entry number `last`."""
     with store:
         for line in store.lines(last):
             yield line + b"\n"

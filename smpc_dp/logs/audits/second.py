@@ -100,7 +100,7 @@ def _keep(file: IO[bytes], content: bytes, name: str) -> None:
 
 
 def compared(report: Report, opinion: Opinion) -> Report:
-    """Return the report with the second auditor's result; where they differ the audit has failed."""
+    """Return a copy of the report with the second auditor's result; where they differ it has failed."""
     differing = differences(report, opinion)
     second = Second(opinion.code, printable(opinion.reason), tuple(map(printable, differing)))
     if not differing:
@@ -110,7 +110,7 @@ def compared(report: Report, opinion: Opinion) -> Report:
 
 
 def differences(report: Report, opinion: Opinion) -> list[str]:
-    """Return texts on where a report and the second auditor differ; empty if they agree.
+    """Return texts on where a report and the second auditor differ; [] also if both refuse the log.
 
     Raises LocalError for an opinion of another form.
     """
@@ -136,7 +136,7 @@ def differences(report: Report, opinion: Opinion) -> list[str]:
 
 
 def _findings(report: Report, opinion: Opinion) -> Findings:
-    """Return pairs of what both auditors found, to compare; LocalError if the second one failed."""
+    """Return pairs of both auditors' findings, {} without a verdict; LocalError if the second failed."""
     verdict: Verdict | None = report.verdict or report.statistic
     try:
         return {} if verdict is None else verdict.compared(opinion)

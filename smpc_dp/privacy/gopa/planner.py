@@ -59,7 +59,7 @@ class _Exact:
             raise ConfigError.at("max_dropouts", reason, ConfigCheck.INFEASIBLE)
 
     def plan(self) -> GopaPlan:
-        """Return the plan: noise as given, or about the least that the exact analysis certifies."""
+        """Return the plan with the least noise that the exact analysis certifies."""
         request = self.request
         sigma_eta = self._sigma_eta()
         k = self._k(sigma_eta)
@@ -96,7 +96,7 @@ class _Exact:
         )
 
     def _sigma_eta(self) -> float:
-        """Return sigma of own noise: as given, or the least that meets delta' for the honest total."""
+        """Return the own noise per party with which the honest total is as private as delta' asks."""
         request = self.request
         if request.sigma_eta is not None:
             return request.sigma_eta
@@ -238,7 +238,7 @@ class _Exact:
     def _sigma_delta(
         self, certified: CertifiedGraph, proven: ProcessPrivacy | str, sigma_eta: float
     ) -> float:
-        """Return about the least pairwise sigma for the graph, and the process if proven; or ConfigError."""
+        """Return about the least pairwise noise for drawn graph and process; ConfigError if none found."""
         request = self.request
         requested = request.delta_asked
         left = request.honest - self.removed
@@ -279,7 +279,7 @@ class _Exact:
         return sigma_delta
 
     def _at_least(self, proven: ProcessPrivacy, sigma_eta: float, low: float) -> float:
-        """Return about the least pairwise sigma, from `low` up, that the process allows; `low` if none."""
+        """Return the least pairwise noise from `low` up that is proven for the process; else `low`."""
 
         def short(sigma_delta: float) -> bool:
             """Return whether this sigma_delta is too small."""

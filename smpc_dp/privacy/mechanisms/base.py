@@ -141,7 +141,7 @@ def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float,
 
 
 def checked_integers(values: ArrayLike, dimension: int) -> Integers:
-    """Return values as int64; ConfigError for another shape or dtype, PrivacyError beyond +-2^62."""
+    """Return an int64 copy; ConfigError for another shape or non-integer dtype, PrivacyError above 2^62."""
     array = np.asarray(values)
     if array.shape != (dimension,):
         raise ConfigError.at("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)

@@ -109,7 +109,7 @@ def plan_walk(
 def local_sigma(
     parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
 ) -> float:
-    """Return the sigma for local DP, all of a party's contributions public; `contributions` None: no limit.
+    """Return the sigma for local DP, all of a party's contributions being public.
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """
@@ -125,7 +125,7 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Return delta of a walk, tokens seen: a hidden one of `others` (the protected party too) takes a step.
+    """Return delta of a walk of `steps` steps, each by an unseen one of `others`, the protected one too.
 
     `others` parties take each step with equal probability.
     """

@@ -89,7 +89,7 @@ class VectorTask(Task):
     async def contribute(
         self, host: HostMember, membership: Membership, options: Mapping[str, Any], results: list[Any]
     ) -> Report | None:
-        """Encode and sum the party's vector, adding to `results`; return the log's audit if asked for."""
+        """Run a request with the party's vector, append to `results`; return the audit asked for, or None."""
         from smpc_dp.session.inputs import read_vector
 
         if host.audit is not None and not membership.session.is_logged:
@@ -178,7 +178,7 @@ class VectorTask(Task):
 
 
 def interval_of(result: Json, parameters: Any) -> tuple[float, float] | None:
-    """Return the half-width of a stored result's noise, and its confidence level; None if unknown."""
+    """Return (half-width of a result's noise, level); None without noise, or if weights have noise."""
     from smpc_dp.engine.result import LEVEL, noise_reach
 
     averaged = result["kind"] == "average"

@@ -25,7 +25,7 @@ _NOT_ALLOWED = "Give {path} to the user that runs smpc-dp (`id -un` prints it), 
 
 
 def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
-    """Check that a folder exists and can be written to; return the line to show."""
+    """Write a test file in a folder, or above one still to be made (`is_made`); return the line to show."""
     try:
         return _folder_line(check, path, is_made=is_made)
     except OSError as error:
@@ -33,7 +33,7 @@ def folder_line(check: HostCheck, path: Path, *, is_made: bool = False) -> Line:
 
 
 def _folder_line(check: HostCheck, path: Path, *, is_made: bool) -> Line:
-    """Check that a folder can be written to, and return the line; raise OSError if it cannot be examined."""
+    """Test a folder, or the one above if it is made later; return the line; OSError if not examined."""
     folder = path
     while is_made and not folder.exists() and folder != folder.parent:
         folder = folder.parent

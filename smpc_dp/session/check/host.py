@@ -76,7 +76,7 @@ class Host:
         )
 
     def lines(self) -> Iterator[Line]:
-        """Yield the results of checking the member's key, ledger and folders."""
+        """Yield the results of checking the clock, and the member's key, ledger and folders."""
         try:
             check_clock()
         except LocalError as error:

@@ -62,7 +62,7 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a party's input vector."""
+        """The shape of a party's input: (ring_length,), where `apart` (parties, ring_length)."""
         return (self.plan.parties, self.encoding.ring_length) if self.apart else (self.encoding.ring_length,)
 
     @property
@@ -141,13 +141,13 @@ class ExchangeParameters(SumParameters, frozen=True):
         return self.encoding.real(ring_vector.view(np.int64) + np.int64(self.encoding.lowest))
 
     def receivers(self, number: int) -> frozenset[int]:
-        """Return the numbers of the parties to which party `number` sends its vector."""
+        """Return the numbers, from 1, of the parties to which party `number` sends its vector."""
         if self.edges is None:
             return frozenset(range(1, self.plan.parties + 1)) - {number}
         return frozenset(self.edges[number - 1])
 
     def senders(self, number: int) -> frozenset[int]:
-        """Return the numbers of the parties from which party `number` receives vectors."""
+        """Return the numbers, from 1, of the parties from which party `number` receives vectors."""
         if self.edges is None:
             return self.receivers(number)
         return frozenset(index for index, sent in enumerate(self.edges, 1) if number in sent)

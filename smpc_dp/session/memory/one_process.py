@@ -71,7 +71,7 @@ class OneProcess:
     memos: WeakValueDictionary[int, _Memo] = field(default_factory=WeakValueDictionary)
 
     def noise_source(self, name: str) -> NoiseSource:
-        """Return a member's noise source outside of runs: from its seeded randomness, or the system's."""
+        """Return a noise source outside of runs: keyed by the member's next bytes, or the system's."""
         if name not in self.sources:
             return NoiseSource.system()
         return NoiseSource.keyed(self.sources[name].bytes(32), b"member")

@@ -18,7 +18,7 @@ class SeededRandomnessForSimulation:
         self._counter = 0
 
     def bytes(self, n: int) -> bytes:
-        """Return the next `n` pseudorandom bytes that follow from seed and name."""
+        """Return `n` bytes that follow from seed, name and the number of the call."""
         self._counter += 1
         return hashlib.shake_256(self._prefix + self._counter.to_bytes(8, "big")).digest(n)
 

@@ -124,7 +124,7 @@ def simulated_run(
 def draw_kills(
     names: Sequence[str], fraction: float, seed_for_simulation: int | None, messages: int
 ) -> Mapping[str, int]:
-    """Return, for a random fraction of the parties, before which of its messages each is killed."""
+    """Return, for a random fraction of parties (rounded down), before which message (from 1) each dies."""
     seed = checked_seed(seed_for_simulation)
     chooser = random.SystemRandom() if seed is None else random.Random(seed)  # noqa: S311
     dropouts = chooser.sample(list(names), int(fraction * len(names)))

@@ -23,14 +23,14 @@ def report_learned(
     outcomes: Mapping[str, ProcessOutcome],
     aggregator: str | None,
     results: Mapping[str, dict[str, Any]],
-    planned: Sequence[str],
+    plan_lines: Sequence[str],
     *,
     as_json: bool,
     out: Path | None = None,
 ) -> bool:
-    """Print what parties have learned and who failed; return False if `out` fails; exit if none learned.
+    """Print `plan_lines` and results; False if output or `out` fails; exit with 1 if nothing was learned.
 
-    `planned`: lines on the plan, above them.
+    `plan_lines`: on the plan, above the results; not with `as_json`. Who failed is reported before.
 
     Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
@@ -46,7 +46,7 @@ def report_learned(
     model = model_file(results)
 
     def text() -> str:
-        return "\n".join([*planned, learned_text(results)])
+        return "\n".join([*plan_lines, learned_text(results)])
 
     printed = with_schema("learned-by-party", {"parties": results})
     return deliver(printed, out, text, as_json=as_json, confidential=model["confidential"], stored=model)

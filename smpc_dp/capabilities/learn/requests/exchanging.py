@@ -66,7 +66,7 @@ class _Exchanges:
         return self._names[party]
 
     def _of(self, edges: Recipients | None) -> Membership:
-        """Return the members of a request whose messages go along these edges; None means all to all."""
+        """Return the membership of a request for the parties at these edges; None: all send to all."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 

@@ -24,7 +24,7 @@ OPENED_BYTES = LABEL_BYTES + 16
 
 
 def check_labels(terms: Terms, copy: int, content: bytes | memoryview, masked: Bits, signed: bytes) -> Bytes:
-    """Return a copy's input labels from the message that opens them; VerificationError if not as signed.
+    """Return a copy's active input labels from its opening; VerificationError if the digest is not `signed`.
 
     `masked` are the evaluator's masked inputs, one bit each. Raises VerificationError unless the hashes of
     the labels and those of their siblings give the signed digest.

@@ -468,7 +468,7 @@ class StatisticAuditor:
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:
-        """Return the names of parties that are given by their numbers."""
+        """Return the names of parties in the order of these numbers, which count from 1."""
         return tuple(self._context.names[party - 1] for party in parties)
 
 
