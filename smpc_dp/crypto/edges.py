@@ -34,7 +34,7 @@ class EdgeFold:
     """Accumulator that checks that both ends' commitments of every edge cancel; threads may share it."""
 
     def __init__(self, counted: NDArray[np.bool_], *, locate: bool = False) -> None:
-        """Draw a seed.
+        """Start with no claims and a fresh random seed, which no author of a commitment knows.
 
         Args:
             counted: for each party, whether edges to it count.
@@ -52,7 +52,7 @@ class EdgeFold:
         return self._core.take(claims)
 
     def cancels(self) -> bool:
-        """Return whether every counted edge was claimed by both ends, with commitments that cancel."""
+        """Return whether both ends claimed every counted edge with commitments that cancel."""
         return self._core.cancels()
 
     def find_uncancelled(self) -> list[int]:

@@ -48,7 +48,7 @@ Octets = bytes | bytearray | memoryview | Rows
 
 @contextmanager
 def _blaming(peer: str) -> Iterator[None]:
-    """Context manager that converts the core's errors to PeerFault of `peer`, or LocalError for others."""
+    """Context manager that converts the core's OtPeerFault to PeerFault, RuntimeError to LocalError."""
     try:
         yield
     except _core.OtPeerFault as error:
@@ -133,7 +133,7 @@ class Sender:
             self._core.finish_setup(corrections)
 
     def challenge(self, count: int, corrections: Octets) -> bytes:
-        """Take the receiver's message for the next `count` transfers; return the challenge, or raise.
+        """Take the receiver's message for the next `count` transfers; return a challenge, or raise an error.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
         other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.

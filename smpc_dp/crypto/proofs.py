@@ -161,7 +161,7 @@ class NoiseSecret:
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Return (commitment to the noise for these coins, proof); LocalError at a second call.
+        """Return (commitment to the noise for these coins, proof), once: LocalError at a second call.
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
@@ -242,7 +242,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add the claim that sum(plus) - sum(minus) of commitments opens to these values, for `verify`."""
+        """Store the claim that sum(plus) - sum(minus) of commitments opens to these values, for `verify`."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
@@ -256,7 +256,7 @@ class Batch:
         hi: Bound,
         proof: bytes,
     ) -> None:
-        """Add a range proof to the batch, to be checked by `verify`."""
+        """Store a range proof in the batch, to be checked by `verify`."""
         low, high = _ranges(length, lo, hi)
         self._core.add_range(context, commitment, length, low, high, proof)
         self._tags.append(tag)
@@ -264,7 +264,7 @@ class Batch:
     def add_norm(
         self, tag: Hashable, context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes
     ) -> None:
-        """Add a norm proof to the batch, to be checked by `verify`."""
+        """Store a norm proof in the batch, to be checked by `verify`."""
         self._core.add_norm(context, commitment, length, bound_squared, proof)
         self._tags.append(tag)
 
@@ -279,7 +279,7 @@ class Batch:
         coins: bytes,
         proof: bytes,
     ) -> None:
-        """Add a proof of noise to the batch, to be checked by `verify`."""
+        """Store a proof of noise in the batch, to be checked by `verify`."""
         self._core.add_noise(context, secret_commitment, noise_commitment, length, bits, coins, proof)
         self._tags.append(tag)
 

@@ -113,7 +113,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> int:
-        """How many times each party sends a loss, for learning the graph; else 0."""
+        """How many times each party sends a loss for learning the graph; 0 if the graph is known."""
         return 0 if self.graph is None else self.graph.rounds(self.ticks)
 
     def grid(self, party: int) -> tuple[int, int]:

@@ -201,7 +201,7 @@ class Dataset:
         return int(self.table.shape[1]) - 1
 
     def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
-        """Return one table per party and a table of test points, after a shuffle with a public seed.
+        """Return (one table per party, a table of the share `test` of all points), after a public shuffle.
 
         Raises ConfigError if there are not as many points as parties.
         """

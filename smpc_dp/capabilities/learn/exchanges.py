@@ -112,7 +112,7 @@ class ExchangeOfProcess(Location):
         raise NotImplementedError
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Send the own vector to the partner in one request, and return the partner's vector."""
+        """Exchange vectors by one request; return the partner's, or the own one without a partner."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         received = await self.meet(vector, partner_edges(partner))
         return np.asarray(received.get(int(partner[self.here[0]]), vector[0])[None])

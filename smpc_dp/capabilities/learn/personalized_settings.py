@@ -125,7 +125,7 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
-        """The number of the party that updates its model at each tick, those before the first graph too."""
+        """The party that updates its model at each tick, (T,), with those before the first graph."""
         alone = 0 if self.graph is None else self.graph.alone
         return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
 

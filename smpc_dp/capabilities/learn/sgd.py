@@ -232,7 +232,7 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
         return np.broadcast_to(np.arange(parties), (self.steps, parties))
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return the number of steps, since each party takes part in all of them."""
+        """Return the number of groups for each party, shape (n,), since each party is in all of them."""
         return np.full(parties, len(groups))
 
 
@@ -349,7 +349,7 @@ class _Descent:
     async def _step(
         self, step: int, group: Groups, rows: NDArray[np.intp], done: NDArray[np.intp]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Take one step of a group and count it for its parties; return failures and missing parties."""
+        """Take one step of a group, and count it in `done` if it succeeds; return (failures, absent)."""
         settings = self._settings
 
         async def gradients(mixed: Rows) -> Rows:

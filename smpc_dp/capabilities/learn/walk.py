@@ -251,7 +251,7 @@ class WalkSum:
 
 @dataclass(frozen=True, slots=True)
 class _Adder:
-    """What a party does with a token that holds a sum: adds noise and, if allowed, a contribution."""
+    """Holder of a token that is a sum: adds noise at each visit and, if allowed, the party's contribution."""
 
     grid: Grid
     contributions: Integers
@@ -323,7 +323,7 @@ class WalkHistogram(PlannedHistogram):
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """What a party does with a token of counts: adds its randomised answer or a random element."""
+    """Holder of a token of counts: adds its randomised answer, or if it may not a random element."""
 
     values: Integers
     here: Parties

@@ -28,7 +28,7 @@ def report_learned(
     as_json: bool,
     out: Path | None = None,
 ) -> bool:
-    """Print what parties have learned and who failed; return False if `out` fails; exit if none learned.
+    """Print the plan, what parties have learned, who failed; False if `out` fails; exit 1 if none learned.
 
     `planned`: lines on the plan, above them.
 

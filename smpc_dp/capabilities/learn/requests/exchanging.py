@@ -66,7 +66,7 @@ class _Exchanges:
         return self._names[party]
 
     def _of(self, edges: Recipients | None) -> Membership:
-        """Return the members of a request whose messages go along these edges; None means all to all."""
+        """Return the membership of the parties that these edges join, for a request; None joins all."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
@@ -121,7 +121,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Send the party's vectors along edges in one request; return arrivals by sender, {} without edges.
+        """Send the vectors along edges in one request; return arrivals by sender, {} if it has no part.
 
         Raises TimeoutFault naming the missing parties that are needed.
         """

@@ -58,7 +58,7 @@ class Builder:
         return tuple(Bit(value >> bit & 1) for bit in range(width))
 
     def output(self, value: Sequence[Bit]) -> None:
-        """Declare these bits as the circuit's next output value; raise ConfigError for no bits."""
+        """Declare these bits as the circuit's next output value; raise ConfigError for an empty sequence."""
         if not value:
             raise ConfigError.at("output", "no bits", ConfigCheck.MISSING)
         self._outputs.append(tuple(value))
@@ -129,7 +129,7 @@ class Builder:
         return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
-        """Return the bit of a gate, added unless an equal one exists; raise ConfigError above the most."""
+        """Return the bit of a gate, added unless an equal one exists; ConfigError beyond the limit."""
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:

@@ -68,7 +68,7 @@ def compress(builder: Builder, message: Sequence[Bit], state: Sequence[Bit]) -> 
 
 
 def meaning(message: int, state: int) -> tuple[int]:
-    """Return the SHA-256 compression of one block, computed without a circuit."""
+    """Return the SHA-256 compression of one block as a tuple of one integer, computed without a circuit."""
     (result,) = meaning_many(
         [
             np.frombuffer(value.to_bytes(bits // 8, "little"), dtype=np.uint8).reshape(1, -1)

@@ -214,7 +214,7 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
-    """Return input values packed for a circuit; raise ConfigError or PrivacyError for bad values."""
+    """Return input values packed for a circuit; PrivacyError for masked arrays, else ConfigError."""
     refuse_masked(where, values)
     if isinstance(values, int | np.integer):
         values = [int(values)]

@@ -175,7 +175,7 @@ class Plan:
         return min(COVERT_LABELS // self._widest, COVERT_WORK // max(1, len(self.circuit.op)))
 
     def _most(self) -> int:
-        """Return the greatest number of instances in a block, bounded by the labels in memory."""
+        """Return the greatest number of instances in a block, by its labels; 0 if none fits."""
         return BLOCK_LABELS // self._widest
 
     @cached_property

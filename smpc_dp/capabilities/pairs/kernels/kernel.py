@@ -87,7 +87,7 @@ class Kernel:
         return self.unit * self.steps
 
     def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:
-        """Encode records as integers, shape (n, len(fields)); raise for wrong shapes or values out of bounds.
+        """Encode records, shape (n, fields); ConfigError for another shape, PrivacyError out of bounds.
 
         `records` has that shape, or is a tuple of one array (n,) for each field. Raises PrivacyError for a
         value out of its domain (NaN, a label that is neither 0 nor 1), ConfigError for a wrong shape.
@@ -100,7 +100,7 @@ class Kernel:
         return self._codes(list(array.T) if array.ndim == 2 else [])
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
-        """Encode one record: (codes, (1, len(fields)), public label or -1); raise ConfigError if invalid.
+        """Encode one record: (codes (1, fields), public label or -1); ConfigError or PrivacyError.
 
         `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
         labels, else None. Raises as `codes` does, and ConfigError for another label.
@@ -139,7 +139,7 @@ class Kernel:
         }
 
     def _codes(self, columns: list[NDArray[Any]]) -> Codes:
-        """Encode one array of values for each field; raise ConfigError for wrong shapes."""
+        """Encode one array of values per field; ConfigError for shapes, PrivacyError out of bounds."""
         count = len(self.fields)
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:

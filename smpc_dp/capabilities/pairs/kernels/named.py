@@ -101,7 +101,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 
 def requires_fields(name: str) -> bool:
-    """Return whether the kernel of this name needs its fields from the caller."""
+    """Return whether the kernel of this name needs its fields from the caller; false for an unknown name."""
     known = _find(ALIASES.get(name, name))
     return isinstance(known, KernelFactory) and known.requires_fields
 
@@ -138,7 +138,7 @@ class _Registered(KernelFactory):
 
 
 def registered_kernel(name: object) -> Kernel | KernelFactory | None:
-    """Return the kernel or factory that another package registers as `name`; None if there is none."""
+    """Return the kernel or factory that another package registers as `name`, or None; or LocalError."""
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None

@@ -282,7 +282,7 @@ class RelayedChannel:
         return b"".join(chunks)
 
     def close(self, parts: Sequence[Buffer]) -> None:
-        """Queue the last message to the partner; drop it if the queue is full."""
+        """Queue the last message to the partner; drop it if the queue is full or the channel has ended."""
         if self._error is None and self._room.acquire(blocking=False):
             self._outbox.append(b"".join(parts))
             self._loop.call_soon_threadsafe(self._inbound.set)
