@@ -117,7 +117,7 @@ class OpenedBits:
         self.core = core
 
     def bits(self) -> Bits:
-        """Return this side's shares of the bits to be opened, for the other side."""
+        """Return this side's shares of the bits to be opened, which the caller sends to the other side."""
         return self.core.bits()
 
     def digest(self, key: bytes) -> bytes:
@@ -228,18 +228,18 @@ class Garbler:
         self._core = _core.ActiveGarbler(masks.core, side.start, first, masked, kernel=side.kernel)
 
     def tables(self, seed: bytes) -> tuple[Labels, Bits]:
-        """Return (garbled tables, 32 bytes for each gate and instance, one bit for each).
+        """Return (garbled tables, 32 bytes for each AND gate and instance; bits, one for each of these).
 
         `seed`: 16 public bytes, from which the active labels of all inputs are drawn.
         """
         return self._core.tables(seed)
 
     def expected(self, values: Bits, key: bytes) -> bytes:
-        """Return the digest that the evaluator must send if its masked values are `values`."""
+        """Return the digest of labels that the evaluator must send if its masked values are `values`."""
         return self._core.expected(values, key)
 
     def answer(self, values: Bits, key: bytes) -> tuple[bytes, Bits]:
-        """Return (MAC digest with which the evaluator checks all gates, masked output values).
+        """Return (MAC digest that checks all gates, masked outputs), only after `expected` has matched.
 
         Only after the digest of active labels was found to be the expected one: else it tells masks.
         """

@@ -43,7 +43,7 @@ class EdgeFold:
         self._core = _core.EdgeFold(counted.astype(np.uint8).tobytes(), locate)
 
     def take(self, claims: Sequence[Claim]) -> list[tuple[bytes, str]]:
-        """Add the claims of parties; return for each (sum of its counted commitments, "" or error text).
+        """Add parties' claims; return for each (sum of counted commitments, ""), or (b"", error text).
 
         A claim with a point that is not canonical is not folded: its sum is empty, and the text gives the
         reason. One core call, without the interpreter lock. Raises ValueError for lengths and parties out of

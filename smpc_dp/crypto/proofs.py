@@ -65,7 +65,7 @@ def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequenc
 def prove_range(
     context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:
-    """Return a zero-knowledge proof that each committed value is in [lo, hi].
+    """Return a zero-knowledge proof that each committed value is in [lo, hi]; ValueError if one is not.
 
     `lo` and `hi` are both numbers, or both sequences of one number for each coordinate: a box.
 
@@ -106,7 +106,7 @@ def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[
 def prove_norm(
     context: bytes, values: Sequence[int], blinding: bytes, bound_squared: int, randomness: Randomness
 ) -> bytes:
-    """Return a zero-knowledge proof that the squares of committed values sum to at most a bound.
+    """Return a zero-knowledge proof that squares of committed values sum to at most a bound; or ValueError.
 
     Returns `norm_proof_bytes(len(values), bound_squared)` bytes. Raises ValueError for values beyond the
     bound, a bound that is not from 1 to 2**126 - 1, or more than MAX_BITS bits.

@@ -283,7 +283,7 @@ class PassedRecords:
         *,
         senders: NDArray[np.intp],
     ) -> None:
-        """Start with the parties' own; `senders`: of `GroupDraws.senders`, a row a step."""
+        """Start with each party's own record; `senders`: of `GroupDraws.senders`, a row for each step."""
         self._exchange, self._records, self._gradient = exchange, records, gradient
         self._is_plausible, self._senders = is_plausible, senders
         self.auxiliary = records.copy()

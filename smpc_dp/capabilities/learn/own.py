@@ -55,7 +55,7 @@ class OwnModel:
         given: OwnFunctions,
         weights: Sequence[float | None],
     ) -> OwnModel:
-        """Return the checked model of a caller; raise ConfigError or PrivacyError if it does not fit.
+        """Return the checked model of a caller; ConfigError for its form, PrivacyError for its values.
 
         `grid`: of the averages of models.
         """

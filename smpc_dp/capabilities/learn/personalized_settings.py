@@ -66,7 +66,7 @@ def delta_issues(
 
 
 def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> sparse.csr_array:
-    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; raise ConfigError."""
+    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; or ConfigError."""
     from scipy import sparse
 
     graph = graph_of(topology, parties)

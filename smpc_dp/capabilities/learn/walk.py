@@ -39,7 +39,7 @@ class Limits:
     edge: int | None = None
 
     def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
-        """Tell whether the limits allow a contribution at a step; for single numbers or arrays.
+        """Tell whether the limits allow a contribution after `visit` visits and `used` uses of the edge.
 
         `step` is 0 to T - 1, `visit` how often its party has held the token before, `used` how often the edge
         to the next party was taken. A visit spends a contribution even if the edge forbids it. At the last
@@ -118,7 +118,7 @@ class Visit(NamedTuple):
 
 
 class Holder(Protocol):
-    """Interface of what a party does with a token: which values it adds on a visit."""
+    """Interface of the holder of a token: changes its values on a visit, and tells possible values."""
 
     def hold(self, values: Values, visit: Visit) -> Values:
         """Return the token's values after a visit: with noise, and a contribution if allowed."""
@@ -331,7 +331,7 @@ class _Counter:
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:
-        """Tell whether the token's counts add up to the number of steps."""
+        """Tell whether the token's counts add up to the number of steps, and none is negative."""
         return bool(values.min() >= 0 and values.max() <= steps and values.sum() == steps)
 
     def hold(self, values: Values, visit: Visit) -> Values:

@@ -44,7 +44,7 @@ class KnownWalkSgd:
     def __init__(
         self, plan: NetworkPlan, lipschitz: float, *, length: int, rate: float, radius: float
     ) -> None:
-        """Plan the lattice.
+        """Plan the tokens' grid; raise ConfigError if the plan is for something else, or no grid fits.
 
         Args:
             plan: it counts on losses that are convex and s-smooth with rate at most 2/s, which is the

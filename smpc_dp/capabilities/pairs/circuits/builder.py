@@ -31,7 +31,7 @@ class Builder:
     """Builder of a Boolean circuit: collects inputs, gates and outputs; its bits fit no other builder."""
 
     def __init__(self, most: int = MAX_GATES) -> None:
-        """`most`: gates, with those that no output needs."""
+        """Start an empty circuit of at most `most` gates, those included that no output needs."""
         self._most = most
         self._nodes: list[tuple[int, int, int]] = [_INPUT]
         self._known: dict[tuple[int, int, int], Bit] = {}
@@ -141,7 +141,7 @@ class Builder:
         return known
 
     def build(self) -> Circuit:
-        """Return the finished circuit for the declared outputs, without gates that no output needs.
+        """Return the circuit of the declared outputs, without gates that no output needs; or ConfigError.
 
         Raises ConfigError when there is no output or a limit of `Circuit` is passed.
         """

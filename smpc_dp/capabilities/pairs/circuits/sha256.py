@@ -31,7 +31,7 @@ def _primes(count: int) -> list[int]:
 
 
 def _root_fraction(n: int, degree: int) -> int:
-    """Return the first 32 bits of the fraction of the root of n, for the constants of SHA-256."""
+    """Return the first 32 bits of the fractional part of the `degree`-th root of n, a SHA-256 constant."""
     target = n << WORD_BITS * degree
     low, high = 0, target
     while low < high:

@@ -83,7 +83,7 @@ class GarblerCopy:
 
     @property
     def garbler(self) -> Garbler:
-        """The object that garbles this copy, made at first use."""
+        """The object that garbles this copy, made at first use; it makes its tables once."""
         if self._made is None:
             self._made = self._garble()
         return self._made
@@ -156,7 +156,7 @@ class GarblerCopy:
         return self.garbler.open_list(*self._list, bits)
 
     def tables(self) -> Iterator[memoryview]:
-        """Yield the garbled tables of this copy in pieces, to be sent."""
+        """Yield the garbled tables of this copy in pieces: those stored by `digests`, or garbled again."""
         if self._stored:
             yield from self._stored
             return

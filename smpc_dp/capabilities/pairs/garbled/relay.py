@@ -91,7 +91,7 @@ class SealedConnection:
             yield seal(self._key(self._identity.name), chunk, context, self._randomness)
 
     def open(self, frame: bytes) -> tuple[bytes, bool]:
-        """Decrypt the next frame; return (content, whether it ends its message), or raise an error.
+        """Decrypt the next frame; return (content, whether it ends its message); or VerificationError.
 
         Raises VerificationError for any but the partner's next frame.
         """

@@ -123,7 +123,7 @@ class _Registered(KernelFactory):
         return bool(self.extension.value.requires_fields)
 
     def make(self, *fields: Field) -> Kernel:
-        """Return the registered factory's kernel on these fields, checked, its output cut to the range."""
+        """Return the registered factory's kernel on these fields, cut to its range; or LocalError."""
         try:
             made = called(self.extension.value.make, *fields)
         except LocalError as error:
@@ -153,7 +153,7 @@ def registered_kernel(name: object) -> Kernel | KernelFactory | None:
 
 
 def requested_kernel(terms: Mapping[str, Any]) -> Kernel:
-    """Return the built-in or registered kernel that received terms describe.
+    """Return the built-in or registered kernel that received terms describe, or raise ConfigError.
 
     Raises ConfigError, and LocalError as `find_kernel` does.
     """

@@ -25,7 +25,7 @@ class Convictions:
     """
 
     def __init__(self, folder: Path, roster: Roster) -> None:
-        """Judge the certificates in `folder`, if there are any.
+        """Judge the certificates in `folder`, if there are any; LocalError if one cannot be read.
 
         Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
         """

@@ -242,7 +242,7 @@ class PairRounds(AggregatorWaits):
         return event
 
     async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
-        """Reconnect to a lost aggregator, and count pairs under way and later ones as failed."""
+        """Reconnect to a lost aggregator; pairs under way and later ones count as failed from then on."""
         if drive.connections.is_live(peer):
             return
         self._pairs.is_lossy = True

@@ -278,7 +278,7 @@ def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
 
 
 def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> None:
-    """Restore the end of a pair's evaluation that an earlier process of the aggregator saved."""
+    """Restore the end of a pair's evaluation that an earlier process saved; or VerificationError."""
     try:
         ended = decode_msgpack(content, EndedPair)
     except msgspec.DecodeError:

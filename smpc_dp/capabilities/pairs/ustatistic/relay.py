@@ -94,7 +94,7 @@ class PairRelays:
         return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
-        """Mark a lost party's pairs as ended; yield (partner, matching) of each."""
+        """Yield (partner, matching) of a lost party's pairs that were not over, marking each as over."""
         for matching in range(len(self._draw.pairs)):
             pair = self._draw.partner(name, matching)
             if pair is not None and not (relay := self._relay_of(matching, pair)).over:
