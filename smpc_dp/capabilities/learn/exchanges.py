@@ -51,7 +51,7 @@ class PlannedMessages:
     participations: int = 0
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that raises beyond the planned messages; it never raises without noise."""
+        """Return a counter that raises PrivacyError beyond the planned messages; never without noise."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     @property

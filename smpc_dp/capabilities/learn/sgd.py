@@ -218,7 +218,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run gradient descent on the local parties' tables, and return models with their guarantee."""
+        """Run gradient descent on the local parties' tables; return models, the guarantee not yet set."""
         return await descend(self, context, data)
 
 
@@ -237,7 +237,7 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
 
 
 async def descend(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> Learned:
-    """Run gradient descent with averages over the groups of `settings`; return what is learned.
+    """Run gradient descent with averages over the groups of `settings`; return models without guarantee.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
     steps from the averaged model. A party that misses the first average goes on from its own model; one that

@@ -292,7 +292,7 @@ class WalkHistogram(PlannedHistogram):
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """Check the plan; see `PlannedHistogram`."""
+        """Set the plan and categories; raise ConfigError if the plan is for something else."""
         super().__init__(plan, categories, "complete")
         self.steps = plan.steps or 0
 

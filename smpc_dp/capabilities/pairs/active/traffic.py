@@ -245,7 +245,7 @@ ROUND_TRIP = 0.05
 
 
 class TypicalPair(NamedTuple):
-    """Cost of a first evaluation of TYPICAL: gates, bytes, half round trips, seconds at ROUND_TRIP."""
+    """Predicted cost of one pair of Kendall's tau: AND gates, bytes, half round trips and seconds."""
 
     gates: int
     sent: int

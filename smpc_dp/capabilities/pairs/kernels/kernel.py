@@ -78,12 +78,12 @@ class Kernel:
 
     @property
     def high(self) -> float:
-        """The greatest value that the kernel has for any two records."""
+        """The greatest value that the kernel may have for any two records: low + unit * steps."""
         return self.low + self.unit * self.steps
 
     @property
     def width(self) -> float:
-        """The greatest value less the least one; the noise of the statistic is scaled to this."""
+        """The greatest possible value less the least one; the noise of the statistic is scaled to this."""
         return self.unit * self.steps
 
     def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:

@@ -138,7 +138,7 @@ class _Registered(KernelFactory):
 
 
 def registered_kernel(name: object) -> Kernel | KernelFactory | None:
-    """Return the kernel or factory that another package registers as `name`, or None; or LocalError."""
+    """Return the kernel or factory that another package registers so, or None; LocalError if unfit."""
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None

@@ -446,7 +446,7 @@ class StatisticAuditor:
         return Attempt(present=len(names), silent=silent, false=false)
 
     def _in_order(self, entry: Entry) -> int:
-        """Return the number of an entry's party; raise VerificationError if it is out of order."""
+        """Return and note an entry's party number; VerificationError unless above the last one."""
         try:
             party = self._context.number(entry.party)
         except ValueError:
