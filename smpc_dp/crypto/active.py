@@ -53,7 +53,7 @@ _LEAST_BUCKET, _BUCKET_BITS = 2, 41
 
 
 def bucket_size(triples: int, groups: int) -> int:
-    """Return how many leaky AND triples make one, for statistical security 2^-41; ValueError out of range.
+    """Return how many leaky triples make one of a group's `triples`, for security 2^-41 in all groups.
 
     The least B with groups max over m of 2^-m l C(m, B) / C(l B, B) <= 2^-41, computed in whole numbers:
     both sides have the same. Raises ValueError for fewer than FEWEST or more than GROUP triples.
@@ -117,7 +117,7 @@ class OpenedBits:
         self.core = core
 
     def bits(self) -> Bits:
-        """Return this side's shares of the bits to be opened, for the other side."""
+        """Return this side's shares of the bits to be opened, which the caller sends to the other side."""
         return self.core.bits()
 
     def digest(self, key: bytes) -> bytes:
@@ -133,7 +133,7 @@ class Triples:
     """Secret-shared AND triples (x, y, z = x y) that are ready to use."""
 
     def __init__(self, core: _core.ActiveTriples | None = None) -> None:
-        """Take those of `core`, none without it."""
+        """Hold the AND triples of a native object; without one, none."""
         self.core = _core.ActiveTriples() if core is None else core
 
     def __len__(self) -> int:
@@ -154,7 +154,7 @@ class LeakyTriples:
         self._core = _core.ActiveLeaky(side.garbler, side.delta, side.start, kernel=side.kernel)
 
     def begin(self, first: int, shares: SharedBits) -> Labels:
-        """Begin a group of shared triples; return the first message about them, 16 bytes a triple.
+        """Begin a group of shared triples; return this side's first message about them, 16 bytes a triple.
 
         `shares` are x of all, y of all and rho of all; `first` is the number of the first one.
         """
@@ -173,7 +173,7 @@ class LeakyTriples:
         return OpenedBits(self._core.differences(order, size))
 
     def combine(self, opened: OpenedBits, differences: Bits) -> Triples:
-        """Return one triple for each bucket, combined by opened differences; the next group can begin.
+        """Return one triple for each bucket by the opened differences; end the group, and use up `opened`.
 
         `differences` are the sums of both sides' bits. Takes the content of `opened`, which the method
         `differences` returned.
@@ -187,7 +187,7 @@ class Masks:
     def __init__(
         self, side: Side, circuit: GarblingCircuit, n_instances: int, inputs: SharedBits, gates: SharedBits
     ) -> None:
-        """Take the masks of all input wires, and of the outputs of all AND gates.
+        """Hold the masks of all input wires, and of the outputs of all AND gates.
 
         Both wire by wire in order, each of all instances. A wire of one side alone has 0 as the other's
         share, MAC and key.
@@ -219,7 +219,7 @@ class Garbler:
     """Garbler of one block in maliciously secure garbling: makes tables, and digests to compare."""
 
     def __init__(self, masks: Masks, first: int, masked: Bits) -> None:
-        """Take the content of `masks`, after `multiply`.
+        """Take the content of `masks`, which are empty afterwards; only after `multiply`.
 
         `first` is the number of the first AND gate and instance; `masked` are the masked values of all input
         wires, wire by wire, each of all instances.
@@ -228,18 +228,18 @@ class Garbler:
         self._core = _core.ActiveGarbler(masks.core, side.start, first, masked, kernel=side.kernel)
 
     def tables(self, seed: bytes) -> tuple[Labels, Bits]:
-        """Return (garbled tables, 32 bytes for each gate and instance, one bit for each).
+        """Return (garbled tables, 32 bytes for each AND gate and instance; bits, one for each of these).
 
         `seed`: 16 public bytes, from which the active labels of all inputs are drawn.
         """
         return self._core.tables(seed)
 
     def expected(self, values: Bits, key: bytes) -> bytes:
-        """Return the digest that the evaluator must send if its masked values are `values`."""
+        """Return the digest of labels that the evaluator must send if its masked values are `values`."""
         return self._core.expected(values, key)
 
     def answer(self, values: Bits, key: bytes) -> tuple[bytes, Bits]:
-        """Return (MAC digest with which the evaluator checks all gates, masked output values).
+        """Return (MAC digest that checks all gates, masked outputs), only after `expected` has matched.
 
         Only after the digest of active labels was found to be the expected one: else it tells masks.
         """
@@ -263,10 +263,10 @@ class Evaluator:
     """Evaluator of one block in maliciously secure garbling: evaluates the garbler's tables."""
 
     def __init__(self, masks: Masks, first: int, masked: Bits) -> None:
-        """Take the content of `masks`; arguments as for `Garbler`."""
+        """Take the content of `masks`, which are empty afterwards; arguments as for `Garbler`."""
         side = masks.side
         self._core = _core.ActiveEvaluator(masks.core, side.start, first, masked, kernel=side.kernel)
 
     def evaluate(self, seed: bytes, tables: Labels, bits: Bits, keys: tuple[bytes, bytes]) -> Evaluated:
-        """Evaluate all gates from the tables; return masked values, and digests under the two `keys`."""
+        """Evaluate all gates from the tables; return masked values, and digests under both `keys`."""
         return Evaluated(*self._core.evaluate(seed, tables, bits, keys))

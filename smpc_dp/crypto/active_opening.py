@@ -33,7 +33,7 @@ def coefficients(chi: bytes, count: int) -> Weights:
 
 
 def sum_of(bits: Bits, hiding: Bits, weights: Weights) -> bytes:
-    """Return as 8 bytes the XOR of the 64 hiding bits with the coefficients of those bits that are 1."""
+    """Return 8 bytes: the XOR of the weights whose bit is 1, itself hidden by XOR with the 64 hiding bits."""
     chosen = np.bitwise_xor.reduce(weights & np.negative(bits.astype(np.uint64)), initial=np.uint64(0))
     hidden = np.packbits(hiding, bitorder="little").view("<u8")[0]
     return int(chosen ^ hidden).to_bytes(HIDING_BITS // 8, "little")

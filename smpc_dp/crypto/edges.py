@@ -34,7 +34,7 @@ class EdgeFold:
     """Accumulator that checks that both ends' commitments of every edge cancel; threads may share it."""
 
     def __init__(self, counted: NDArray[np.bool_], *, locate: bool = False) -> None:
-        """Draw a seed.
+        """Start with no claims and a fresh random seed, which no author of a commitment knows.
 
         Args:
             counted: for each party, whether edges to it count.
@@ -43,7 +43,7 @@ class EdgeFold:
         self._core = _core.EdgeFold(counted.astype(np.uint8).tobytes(), locate)
 
     def take(self, claims: Sequence[Claim]) -> list[tuple[bytes, str]]:
-        """Add the claims of parties; return for each (sum of its counted commitments, "" or error text).
+        """Add parties' claims; return for each (sum of counted commitments, ""), or (b"", error text).
 
         A claim with a point that is not canonical is not folded: its sum is empty, and the text gives the
         reason. One core call, without the interpreter lock. Raises ValueError for lengths and parties out of
@@ -52,7 +52,7 @@ class EdgeFold:
         return self._core.take(claims)
 
     def cancels(self) -> bool:
-        """Return whether every counted edge was claimed by both ends, with commitments that cancel."""
+        """Return whether both ends claimed every counted edge with commitments that cancel."""
         return self._core.cancels()
 
     def find_uncancelled(self) -> list[int]:

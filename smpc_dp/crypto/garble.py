@@ -228,7 +228,7 @@ class Garbler:
         return self._core.output_zero_labels()
 
     def output_hashes(self) -> Bytes:
-        """Return hashes of both labels of each output, shape (outputs, instances, 2, 16), by colour."""
+        """Return hashes of both labels of each output, by colour; ValueError before all tables are made."""
         return self._core.output_hashes()
 
 
@@ -244,7 +244,7 @@ class Evaluator:
         return self._core.remaining
 
     def set_input_labels(self, first: int, labels: Bytes) -> None:
-        """Set the active labels of input wires from `first` on.
+        """Set the active labels of input wires from `first` on; ValueError for one that has labels.
 
         Raises ValueError for an input that has labels.
         """

@@ -19,7 +19,7 @@ Leaf = tuple[bytes, ...]
 
 
 class MerkleTree:
-    """Merkle tree whose leaves are tuples of byte strings; has the root, and makes proofs of leaves."""
+    """Merkle tree whose leaves, at least one, are tuples of byte strings; has the root, proves leaves."""
 
     def __init__(self, purpose: Label, leaves: Sequence[Leaf]) -> None:
         row = [_leaf(purpose, index, leaf) for index, leaf in enumerate(leaves)]

@@ -42,7 +42,7 @@ class NoiseSource:
 
     @classmethod
     def keyed(cls, key: bytes, *context: bytes) -> NoiseSource:
-        """Return a noise source determined by a 32-byte key and context strings; ConfigError for others.
+        """Return a noise source determined by a 32-byte key and context bytes; ConfigError for anything else.
 
         Two parties that give equal arguments, and then make the same calls in the same order, get the same
         noise; so does anyone else with the key. Another context gives an unrelated source. Equal arguments
@@ -69,7 +69,7 @@ class NoiseSource:
     def draw(
         self, distribution: str, count: int, parameters: Sequence[Fraction], threads: int
     ) -> NDArray[np.int64]:
-        """Return `count` integers from a named noise distribution; ValueError for wrong parameters.
+        """Return `count` new integers of a named noise distribution, counted as one call; or ValueError.
 
         Raises ValueError for an unknown distribution or wrong parameters, OverflowError for a value beyond
         int64.

@@ -48,7 +48,7 @@ Octets = bytes | bytearray | memoryview | Rows
 
 @contextmanager
 def _blaming(peer: str) -> Iterator[None]:
-    """Context manager that converts the core's errors to PeerFault of `peer`, or LocalError for others."""
+    """Context manager that converts the core's OtPeerFault to PeerFault, RuntimeError to LocalError."""
     try:
         yield
     except _core.OtPeerFault as error:
@@ -133,7 +133,7 @@ class Sender:
             self._core.finish_setup(corrections)
 
     def challenge(self, count: int, corrections: Octets) -> bytes:
-        """Take the receiver's message for the next `count` transfers; return the challenge, or raise.
+        """Take the receiver's message for the next `count` transfers; return a challenge, or raise an error.
 
         Raises ValueError for a count outside 1 to 2**22, PeerFault for a wrong length or for corrections of
         other transfers, LocalError out of order, with MAX_PENDING chunks on their way, or beyond MAX_INDEX.
@@ -212,7 +212,7 @@ class Receiver:
         return corrections.tobytes()
 
     def corrections_bytes(self, count: int) -> int:
-        """Return the length in bytes of the message that `extend` would make."""
+        """Return the bytes of the message that `extend` would make; LocalError beyond the last index."""
         _check_room(self.peer, self.next_index, count)
         return self._core.corrections(count)
 
@@ -305,12 +305,12 @@ def base_respond(
 
 
 def base_transfers(seed: bytes) -> None:
-    """Compute both sides of the base oblivious transfers in this thread, for a benchmark."""
+    """Compute both sides of the base oblivious transfers in this thread, for timing; return nothing."""
     _core.ot_base_transfers(seed)
 
 
 def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: bool) -> bytes:
-    """Transpose and hash bits as oblivious transfer extension does, for a timing test.
+    """Transpose bits into `out`, and return hashes of the rows, as transfer extension does; for timing.
 
     `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` selects the
     portable version in place of the fastest. Returns the hashes, 2,048 bytes.

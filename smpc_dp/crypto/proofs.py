@@ -65,7 +65,7 @@ def group_sums(seed: bytes, decoded: int, public: Sequence[int], secret: Sequenc
 def prove_range(
     context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:
-    """Return a zero-knowledge proof that each committed value is in [lo, hi].
+    """Return a zero-knowledge proof that each committed value is in [lo, hi]; ValueError if one is not.
 
     `lo` and `hi` are both numbers, or both sequences of one number for each coordinate: a box.
 
@@ -106,7 +106,7 @@ def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[
 def prove_norm(
     context: bytes, values: Sequence[int], blinding: bytes, bound_squared: int, randomness: Randomness
 ) -> bytes:
-    """Return a zero-knowledge proof that the squares of committed values sum to at most a bound.
+    """Return a zero-knowledge proof that squares of committed values sum to at most a bound; or ValueError.
 
     Returns `norm_proof_bytes(len(values), bound_squared)` bytes. Raises ValueError for values beyond the
     bound, a bound that is not from 1 to 2**126 - 1, or more than MAX_BITS bits.
@@ -161,7 +161,7 @@ class NoiseSecret:
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Return (commitment to the noise for these coins, proof); LocalError at a second call.
+        """Return (commitment to the noise for these coins, proof), once: LocalError at a second call.
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
@@ -242,7 +242,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add the claim that sum(plus) - sum(minus) of commitments opens to these values, for `verify`."""
+        """Store the claim that sum(plus) - sum(minus) of commitments opens to these values, for `verify`."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
@@ -256,7 +256,7 @@ class Batch:
         hi: Bound,
         proof: bytes,
     ) -> None:
-        """Add a range proof to the batch, to be checked by `verify`."""
+        """Store a range proof in the batch, to be checked by `verify`."""
         low, high = _ranges(length, lo, hi)
         self._core.add_range(context, commitment, length, low, high, proof)
         self._tags.append(tag)
@@ -264,7 +264,7 @@ class Batch:
     def add_norm(
         self, tag: Hashable, context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes
     ) -> None:
-        """Add a norm proof to the batch, to be checked by `verify`."""
+        """Store a norm proof in the batch, to be checked by `verify`."""
         self._core.add_norm(context, commitment, length, bound_squared, proof)
         self._tags.append(tag)
 
@@ -279,7 +279,7 @@ class Batch:
         coins: bytes,
         proof: bytes,
     ) -> None:
-        """Add a proof of noise to the batch, to be checked by `verify`."""
+        """Store a proof of noise in the batch, to be checked by `verify`."""
         self._core.add_noise(context, secret_commitment, noise_commitment, length, bits, coins, proof)
         self._tags.append(tag)
 

@@ -36,7 +36,7 @@ def split(secret: bytes, threshold: int, holders: Sequence[int], randomness: Ran
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Recover a Shamir-shared secret from at least `threshold` shares by holder; ValueError for fewer.
+    """Recover a secret from unauthenticated Shamir shares by holder; ValueError for fewer than `threshold`.
 
     Uses the shares of the `threshold` lowest holders. Raises ValueError for fewer shares than that, for
     holders outside 1 to 65535 and for shares that differ in length or are no multiple of 16 bytes. A

@@ -32,7 +32,7 @@ class Digest:
             self.add_long(len(part), (part,))
 
     def add_long(self, length: int, pieces: Iterable[bytes]) -> None:
-        """Add one byte string of `length` bytes to the hash, given in pieces.
+        """Add one byte string of exactly `length` bytes, given in pieces, to the hash; or ValueError.
 
         Raises ValueError for more bytes; `value` and the next part raise it for fewer.
         """

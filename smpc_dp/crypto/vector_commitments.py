@@ -39,7 +39,7 @@ class Generators:
     """
 
     def __init__(self) -> None:
-        """Start without any."""
+        """Start without generators."""
         self._core = _core.Generators()
         self._lock = threading.Lock()
 
@@ -68,7 +68,7 @@ class Generators:
     def extended(
         self, length: int, threads: int = 1, append: Callable[[int], object] | None = None
     ) -> Generators:
-        """Append the blocks that vectors of this length still need; return these generators, or raise.
+        """Append the blocks that vectors of this length still need; return this object; or ValueError.
 
         `append` appends the next block, with so many threads; by default `make_block`. Raises ValueError for
         a length that is not between 1 and MAX_LENGTH, or a number of threads that is not 1 or 2.
@@ -81,7 +81,7 @@ class Generators:
         return self
 
     def commit(self, elements: Integers, width: int, blinding: bytes, threads: int = 1) -> bytes:
-        """Return the 32-byte Pedersen commitment to a vector of integers, with a blinding.
+        """Return the 32-byte Pedersen commitment to a vector of at most len(self) integers, with a blinding.
 
         `width` is 1 to 8: elements of uint64 are below 256**width, those of int64 are from -256**width / 2 to
         256**width / 2 - 1. `blinding` is uniform and for this commitment alone, as
@@ -116,7 +116,7 @@ class Generators:
 
 
 def count_additions(length: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return how many point additions committing and checking take, for a benchmark.
+    """Return the point additions ((a, b) to commit, (a, b) to check) of two kinds, for a benchmark.
 
     Each are so many of 7 and so many of 8 multiplications in the field. Raises ValueError for a width that is
     not between 1 and 8 bytes.
@@ -133,7 +133,7 @@ class PeerMultiples:
     """Reference computation of a multi-scalar sum by another library, for a benchmark."""
 
     def __init__(self, elements: NDArray[np.uint64]) -> None:
-        """Make as many points as elements."""
+        """Make as many curve points as `elements`, which are their scalars."""
         self._core = _core.PeerMultiples(elements)
 
     def add(self, *, constant_time: bool) -> None:

@@ -33,7 +33,7 @@ class Losses(Gradients, Protocol):
     """Interface of the local parties' data: gradients, and sums of losses, of records at given models."""
 
     def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> Integers:
-        """Return each party's sum of its records' losses in integer steps, each loss clipped to `bound`."""
+        """Return each party's sum of losses in steps of bound/`steps`, each loss clipped to `bound`."""
         ...
 
 
@@ -148,7 +148,7 @@ class Alternation:
         return _LOSS_STEPS if self._noise is None else 2 * self._noise[party].bound
 
     def _loss(self, row: int, party: int) -> int:
-        """Return a party's sum of losses in integer steps, with noise if planned; 0 without records."""
+        """Return a party's sum of losses in integer steps, noisy if planned; 0 if it has no records."""
         drawn = self._drawn(party, 1)
         if not self._objective.sizes[party]:
             return 0

@@ -113,17 +113,17 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
 
     @property
     def losses(self) -> int:
-        """How many times each party sends a loss, for learning the graph; else 0."""
+        """How many times each party sends a loss for learning the graph; 0 if the graph is known."""
         return 0 if self.graph is None else self.graph.rounds(self.ticks)
 
     def grid(self, party: int) -> tuple[int, int]:
-        """Return the bits of the grid of a party's scores, and how many steps one record moves a score."""
+        """Return (bits of the grid of a party's scores, most steps that one record moves a score)."""
         records = max(1, self.sizes[party])
         scale = float(self.objective.confidence[party])
         return self._grid(records, scale * score_sensitivity(records, self.beta), scale * (1 + self.beta))
 
     def loss_grid(self, party: int) -> tuple[int, int]:
-        """Return the bits of the grid of a party's losses, and how many steps one record moves a loss."""
+        """Return (bits of the grid of a party's losses, most steps that one record moves a loss)."""
         records = max(1, self.sizes[party])
         most = 1 + self.beta + math.log(records)
         # With room for noise in a message.
@@ -131,7 +131,7 @@ class PersonalizedBoosting(PersonalizedSettings, frozen=True, kw_only=True):
         return self._grid(records, loss_sensitivity(records, self.beta), most, room)
 
     def _grid(self, records: int, moved: float, bound: float, room: int = _MOST_BITS) -> tuple[int, int]:
-        """Return a grid's bits, and how many steps one record can move a value on the grid."""
+        """Return (bits of a grid, the most grid steps by which one record can move a value)."""
         bits = min(room, max(0, math.ceil(math.log2(_FINE / moved))))
         moved += _FLOAT * (records + self.predictors + 16) * bound
         # Rounding moves two values one step further apart.
@@ -286,7 +286,7 @@ class _Run:
         return settings.plans[party].noisy_value(steps, sensitivity, self._source)
 
     def _near(self, party: int) -> NDArray[np.intp]:
-        """Return the parties that get a party's messages: all of them where the graph is learned."""
+        """Return the parties that get a party's messages: neighbours, or all others to learn the graph."""
         if self.graph is not None:
             return others(party, len(self.models))
         weights = self._settings.objective.weights

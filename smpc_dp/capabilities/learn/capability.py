@@ -55,7 +55,7 @@ def _is_logged(parameters: Mapping[str, object]) -> bool:
 
 
 def _topology(parameters: Mapping[str, object]) -> Topology:
-    """Return how parties connect in the protocol that averages for the learner."""
+    """Return the topology of the protocol that averages for the learner; "aggregator" if it is missing."""
     averages = averages_by(parameters)
     return "aggregator" if averages is None else averages.topology({})
 

@@ -134,7 +134,7 @@ def _fault_of(weights: sparse.csr_array) -> ConfigIssue | None:
 
 
 def independent_ticks(wakes: NDArray[np.intp], weights: sparse.csr_array) -> list[NDArray[np.intp]]:
-    """Return the ticks in batches that can run in parallel, with the result of their given order.
+    """Return tick numbers in batches that can run in parallel, as if one by one in the given order.
 
     No party of a run is in it twice or beside a neighbour; each party and its neighbours tick in order.
     """

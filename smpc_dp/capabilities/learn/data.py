@@ -201,7 +201,7 @@ class Dataset:
         return int(self.table.shape[1]) - 1
 
     def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
-        """Return one table per party and a table of test points, after a shuffle with a public seed.
+        """Return (one table per party, a table of the share `test` of all points), after a public shuffle.
 
         Raises ConfigError if there are not as many points as parties.
         """
@@ -339,11 +339,11 @@ def _sklearn(name: str) -> Any:
         raise LocalError(f"{name}: cannot be fetched ({error}); give a path") from None
 
 
-def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list[str]]]:
-    """Return (line number, cells) of each line of a text file, gzipped or not; raise if unreadable."""
+def _unzipped(path: str | os.PathLike[str], needed: str) -> list[tuple[int, list[str]]]:
+    """Return (line number, cells) of each non-empty line of a file, gzipped or not; or raise an error."""
     file = Path(path)
     if not file.exists():
-        raise LocalError(f"{file}: there is no such file; needed is {reason}")
+        raise LocalError(f"{file}: there is no such file; needed is {needed}")
     content = read_bounded(file, "the data", MAX_BYTES)
     if file.suffix == ".gz":
         try:
@@ -388,18 +388,18 @@ def _named_cells(
 
 
 def _header_and_rows(
-    path: str | os.PathLike[str], reason: str
+    path: str | os.PathLike[str], needed: str
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return (header, numbered rows) of a CSV file; raise ConfigError for rows of another length."""
-    rows = _unzipped(path, reason)
+    rows = _unzipped(path, needed)
     if len(rows) < 2:
-        raise ConfigError.at(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)
+        raise ConfigError.at(str(path), f"holds no points; needed is {needed}", ConfigCheck.MISSING)
     return _named_cells(path, rows)
 
 
-def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
+def _plain(path: str | os.PathLike[str], needed: str, columns: int) -> Table:
     """Read a table of numbers with this many columns; raise ConfigError for others or missing values."""
-    table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
+    table = numbers(_unzipped(path, f"{needed}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError.at(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)
     if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):

@@ -87,7 +87,7 @@ class CentralSteps:
     radius: float
 
     def query(self, central: Floats, local: Floats) -> Floats:
-        """Return the model at which an owner is asked, a mix of the learner's and the owner's [(6)]."""
+        """Return the model at which an owner is asked: the mean of the learner's and the owner's [(6)]."""
         return (central + local) / 2
 
     def move(self, query: Floats, owner: NDArray[np.intp], answer: Floats) -> tuple[Floats, Floats]:
@@ -172,7 +172,7 @@ class DataOwners(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @cached_property
     def queried(self) -> NDArray[np.intp]:
-        """The owner of each tick, without ticks beyond an owner's greatest number of answers."""
+        """The owner (from 0) of each tick, without ticks beyond an owner's greatest number of answers."""
         owners = self.clock[1]
         before = np.zeros(self.ticks, dtype=np.intp)
         for owner in range(len(self.sizes)):
@@ -272,7 +272,7 @@ class OwnerAnswers:
         self.given: Counter[int] = Counter()
 
     def answer(self, party: int, query: Floats, source: NoiseSource) -> Floats:
-        """Return an owner's gradient at a model, noisy if planned; PrivacyError beyond the planned number."""
+        """Count and return an owner's gradient at a model, noisy if planned; PrivacyError beyond the plan."""
         self._counter.count(np.array([party]))
         settings, row = self._settings, np.flatnonzero(self._here == party)
         factor = np.array([1.0 / settings.sizes[party - 1]])

@@ -199,7 +199,7 @@ async def diffuse_records(
 
 
 def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
-    """Return gradients times the step size on the grid, scaled to an l1 norm of at most `noise.update`."""
+    """Return gradients times the step size on the grid, scaled down to l1 norm `noise.update` if longer."""
     # Gradients beyond the bound are scaled to it: nothing overflows after this.
     most = 2.0 * noise.l1_bound
     rows = np.asarray(gradients, dtype=np.float64).reshape(-1, noise.dimension)

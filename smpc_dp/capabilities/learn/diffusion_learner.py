@@ -336,7 +336,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Requirements(exchange=messages, own=run_event(self.guarantee(self.planned)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion on the local parties' tables, and return the models with their guarantee."""
+        """Run diffusion on the local tables; return the models, with the guarantee unless in groups."""
         if self.group is not None:
             return await self._run_in_groups(context, data)
         exchange, noise = context.peers, self.planned
@@ -359,7 +359,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
 
     async def _run_in_groups(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run diffusion in which random groups average models; return the models with their guarantee."""
+        """Run diffusion in which random groups average models; return the models, without guarantee."""
         averager, model = context.average, self.loss
         draws = None if averager is None else self.draws(averager.parties)
         if averager is None or draws is None:

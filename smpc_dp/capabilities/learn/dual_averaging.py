@@ -283,14 +283,14 @@ class PassedRecords:
         *,
         senders: NDArray[np.intp],
     ) -> None:
-        """Start with the parties' own; `senders`: of `GroupDraws.senders`, a row a step."""
+        """Start with each party's own record; `senders`: of `GroupDraws.senders`, a row for each step."""
         self._exchange, self._records, self._gradient = exchange, records, gradient
         self._is_plausible, self._senders = is_plausible, senders
         self.auxiliary = records.copy()
         self.failures: list[str] = []
 
     async def slopes(self, thetas: Rows, rows: NDArray[np.intp], group: Groups, step: int) -> Rows:
-        """Pass records on round each group's ring; return the members' gradients at their models."""
+        """Pass records on round each group's ring; return the members' gradients, 0 where that failed."""
         here = self._exchange.here
         passed = np.zeros(len(here), bool)
         # Where all parties are here none can be lost, and one exchange serves all groups.
@@ -317,7 +317,7 @@ class PassedRecords:
 
 
 def sending_matrix(senders: Parties) -> sparse.csr_array:
-    """Return the sparse matrix (n, n) by which each party receives the vector of its sender."""
+    """Return the sparse matrix (n, n) by which each party gets its sender's vector, none from itself."""
     from scipy import sparse
 
     parties = len(senders)

@@ -86,7 +86,7 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         return group_requirements(draws, self.steps, self.loss.length, self.clip, self._room(draws), budget)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run dual averaging in groups on local tables; return the models with their guarantee."""
+        """Run dual averaging in groups on local tables; return the models, the guarantee not yet set."""
         averager, model = context.average, self.loss
         if averager is None:
             raise ConfigError.at("averager", "is needed for groups", ConfigCheck.MISSING)

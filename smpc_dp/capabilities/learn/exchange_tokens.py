@@ -142,7 +142,7 @@ class CoveredTokens(_ExchangeTokens):
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Send the token, hidden among cover messages, at its step; raise LocalError at any other."""
+        """Send the token among cover messages; LocalError at another step than the token's."""
         if not (sender in self.here and 0 <= receiver < self.parties):
             raise LocalError(f"a token from party {sender} to {receiver} does not leave here")
         boxes = self._cover()
@@ -152,7 +152,7 @@ class CoveredTokens(_ExchangeTokens):
             raise self._second(self._arrived[0].sender)
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Send the final token to all other parties, in the messages of the last hop."""
+        """Send the final token to all others at the last hop; VerificationError if another one comes."""
         boxes = self._cover()
         boxes[0] = pack_token(token)
         boxes[0, sender] = 0

@@ -51,7 +51,7 @@ class PlannedMessages:
     participations: int = 0
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that raises beyond the planned messages; it never raises without noise."""
+        """Return a counter that raises PrivacyError beyond the planned messages; never without noise."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     @property
@@ -112,7 +112,7 @@ class ExchangeOfProcess(Location):
         raise NotImplementedError
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Send the own vector to the partner in one request, and return the partner's vector."""
+        """Exchange vectors by one request; return the partner's, or the own one without a partner."""
         vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         received = await self.meet(vector, partner_edges(partner))
         return np.asarray(received.get(int(partner[self.here[0]]), vector[0])[None])

@@ -94,7 +94,7 @@ def dual_averaging_terms(
 
 @dataclass(frozen=True, slots=True)
 class GroupMixing:
-    """How fast averages in disjoint random groups of s of n parties bring all parties' states together.
+    """Mixing of states by averages in disjoint random groups of s of n parties: spectral gap, distances.
 
     The matrix W of a round is a symmetric projection with rows and columns that add up to 1. Its mean has
     1 - gap in all directions that are orthogonal to the average, so a round multiplies the expected squared

@@ -182,7 +182,7 @@ def nearest_pairs(models: Floats, count: int) -> NDArray[np.bool_]:
 
 
 def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints:
-    """Return public draws of each step's parties: one and `peers` others, shape (steps, 1 + peers)."""
+    """Draw from `draws` the parties of each step, one and `peers` others, shape (steps, 1 + peers)."""
     drawn = draws.uniform((1 + peers) * steps).reshape(steps, 1 + peers)
     result = (drawn * (parties - np.arange(1 + peers))).astype(np.intp)
     for column in range(1, 1 + peers):
@@ -193,7 +193,7 @@ def draw_steps(draws: PublicDraws, parties: int, peers: int, steps: int) -> Ints
 
 
 def independent_steps(steps: Ints, parties: int) -> list[Ints]:
-    """Return step numbers in runs whose steps share no party, with each party's steps in order."""
+    """Return step numbers in batches whose steps share no party, with each party's steps in order."""
     level, last = np.empty(len(steps), dtype=np.intp), [0] * parties
     for number, members in enumerate(steps.tolist()):
         level[number] = now = 1 + max([last[member] for member in members])

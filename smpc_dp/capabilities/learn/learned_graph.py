@@ -112,7 +112,7 @@ class LearnedGraph:
         self.weights, self.degrees = weights, weights.sum(axis=1)
 
     def learn(self, models: Rows, losses: Floats) -> None:
-        """Learn the edge weights from all parties' models, shape (n, length), and losses, shape (n,)."""
+        """Store edge weights learned from all parties' models, shape (n, length), and losses, shape (n,)."""
         costs = pair_costs(models, self._confidence * losses, self._coupling)
         settings = self._settings
         objective = GraphObjective(costs, self._coupling, settings.density, settings.regulariser)
@@ -143,7 +143,7 @@ def sent_by(party: int, receivers: bytes, parties: int) -> sparse.csr_array:
 
 
 async def losses_of_all(exchange: PeerExchange, own: Floats, length: int) -> Floats:
-    """Send the local parties' losses to all parties; return the losses of all parties, shape (n,)."""
+    """Send the local parties' losses to all; return those of all, (n,), or zeros if no party is local."""
     boxes = np.zeros((len(exchange.here), exchange.parties, length))
     boxes[..., 0] = own[:, None]
     received = await exchange.all_to_all(boxes)

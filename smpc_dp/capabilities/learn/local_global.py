@@ -182,7 +182,7 @@ class LocalGlobal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     def public_steps(self, parties: int) -> NDArray[np.bool_]:
-        """Draw publicly which steps move the global model: booleans, shape (rounds, parties)."""
+        """Return by public draws which steps move the global model: booleans, (rounds, parties)."""
         drawn = PublicDraws(self.seed).uniform(self.rounds * parties).reshape(self.rounds, parties)
         return drawn < self.chance
 

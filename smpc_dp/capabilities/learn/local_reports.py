@@ -44,7 +44,7 @@ class LocalReports:
 
     @classmethod
     def plan(cls, epsilon: float, categories: int) -> LocalReports:
-        """Return the randomised response of at most epsilon on k categories; raises ConfigError."""
+        """Return the randomised response of at most epsilon on k categories, or raise ConfigError."""
         if not 2 <= categories <= 1 << 16:
             raise ConfigError.at("categories", f"must be 2 to 65,536, is {categories}", ConfigCheck.RANGE)
         return cls(KaryRandomisedResponse.calibrate(epsilon, 0.0, categories))
@@ -67,7 +67,7 @@ class LocalReports:
         labels: Floats | None = None,
         source: NoiseSource | None = None,
     ) -> Rows:
-        """Return the local parties' reports: rows of (answer, party), or of (answer, party, label).
+        """Return new reports, each call a further release: rows of (answer, party[, label]).
 
         Each call is a release of its own: two reports on one record cost twice.
 

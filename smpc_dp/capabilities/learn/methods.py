@@ -298,7 +298,7 @@ class PlannedAverages:
     exposes: bool = False
 
     def participation_counter(self, parties: int) -> ParticipationCounter:
-        """Return a counter that raises beyond the planned averages; it never raises without noise."""
+        """Return a counter that raises PrivacyError beyond the planned averages; never without noise."""
         return ParticipationCounter(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:

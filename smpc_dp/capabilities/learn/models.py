@@ -198,7 +198,7 @@ class RecordGradients:
     order: Literal[1, 2] = 2
 
     def _of_records(self, models: Rows, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return the gradient of the loss at each record of the parties, one row each."""
+        """Return unclipped gradients at all records of `rows`, shape (rows, points, p), 0 for padding."""
         features, labels = self.points.features[rows], self.points.labels[rows]
         scores = self.model.scores(models, features)
         predicted = scores if self.model.kind == "linear" else 0.5 * (1 + np.tanh(scores / 2))
@@ -224,7 +224,7 @@ class RecordGradients:
         return contributions(self._of_records(models, rows), factor, self.clip, bits, self.order)
 
     def sum_losses(self, models: Rows, rows: NDArray[np.intp], bound: float, steps: int) -> Integers:
-        """Return each party's sum of losses in integer steps, each loss clipped to `bound`."""
+        """Return each party's sum of losses in steps of bound/steps, each clipped and rounded down."""
         scores, labels = self.model.scores(models, self.points.features[rows]), self.points.labels[rows]
         if self.model.kind == "linear":
             losses = (scores - labels) ** 2 / 2

@@ -42,7 +42,7 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @cached_property
     def reports(self) -> LocalReports:
-        """Return the randomised response on cells that parties report; raises ConfigError."""
+        """Return the randomised response on cells that parties report, or raise ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.capabilities.learn.local_reports import LocalReports
 

@@ -55,7 +55,7 @@ class OwnModel:
         given: OwnFunctions,
         weights: Sequence[float | None],
     ) -> OwnModel:
-        """Return the checked model of a caller; raise ConfigError or PrivacyError if it does not fit.
+        """Return the checked model of a caller; ConfigError for its form, PrivacyError for its values.
 
         `grid`: of the averages of models.
         """
@@ -132,7 +132,7 @@ class OwnFunctions:
     metric: Metric | None = None
 
     def check_unused(self, weights: Sequence[float | None]) -> None:
-        """Raise ConfigError if the caller gives functions or weights to a learner with its own model."""
+        """Raise ConfigError if functions or weights are given although the model is a built-in one."""
         given = {
             name for name in ("model", "gradient", "update", "metric") if getattr(self, name) is not None
         }
@@ -143,7 +143,7 @@ class OwnFunctions:
 
 
 def _tree(given: Any, wrapped: bool, party: str) -> Any:
-    """Return a value as it is, if `wrapped` as a tree of one array; raise ConfigError unless numbers."""
+    """Return a value as it is, or, if `wrapped`, as a tree of one array, or ConfigError if not numbers."""
     if not wrapped:
         return given
     try:

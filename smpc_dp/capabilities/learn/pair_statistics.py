@@ -72,7 +72,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Form:
-        """The kernel h that `statistic` names, as a function of two records."""
+        """The factory of the built-in kernel h that `statistic` names; of "auc" that with private labels."""
         return FORMS["auc_private_labels" if self.statistic == "auc" else self.name]
 
     @cached_property

@@ -295,7 +295,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         return Requirements(exchange=messages, own=weakest, own_by_party=each)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run the learner on the local parties' tables, and return their models with the guarantee."""
+        """Run the learner on local tables; return the models, with the guarantee unless by secure sums."""
         if self.sum_bound is not None:
             return await self._run_by_sums(context, data, self.sum_bound)
         exchange, model = context.peers, self.loss
@@ -353,7 +353,7 @@ class Personalized(PersonalizedSettings, frozen=True, kw_only=True):
         )
 
     async def _run_by_sums(self, context: LearnerContext, data: list[Table], bound: float) -> Learned:
-        """Learn with secure sums of neighbours' models instead of messages; return local models."""
+        """Learn with secure sums of neighbours' models, not messages; return models without guarantee."""
         averager, model = context.average, self.loss
         if averager is None:
             raise ConfigError.at("averager", "is needed for sums", ConfigCheck.MISSING)

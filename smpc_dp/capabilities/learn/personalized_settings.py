@@ -66,7 +66,7 @@ def delta_issues(
 
 
 def weights_of(topology: Graph, weights: tuple[float, ...], parties: int) -> sparse.csr_array:
-    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; raise ConfigError."""
+    """Return the symmetric weights of a graph's edges, shape (n, n), 1 each by default; or ConfigError."""
     from scipy import sparse
 
     graph = graph_of(topology, parties)
@@ -125,7 +125,7 @@ class PersonalizedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unk
 
     @cached_property
     def wakes(self) -> NDArray[np.intp]:
-        """The number of the party that updates its model at each tick, those before the first graph too."""
+        """The party that updates its model at each tick, (T,), with those before the first graph."""
         alone = 0 if self.graph is None else self.graph.alone
         return PublicDraws(self.seed).below(len(self.sizes), alone + self.ticks)
 

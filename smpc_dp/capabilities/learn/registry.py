@@ -134,7 +134,7 @@ class LearnParameters:
         return f"{purpose} of {self.origin}" if self.origin else purpose
 
     def complete(self, learned: Learned) -> Learned:
-        """Return a learned result with the privacy of all steps and the columns' names added."""
+        """Return a learned result with the columns' names, and the guarantee where noise is planned here."""
         named = {f"w{index}": name for index, name in enumerate(self.columns[:-1])}
         # A coordinate of softmax is called `w0 of 1`.
         split = [name.partition(" of ") for name in learned.names]

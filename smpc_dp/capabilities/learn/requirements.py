@@ -359,7 +359,7 @@ class Learner(Protocol):
         ...
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn from the local parties' tables, in order, and return the models with their guarantee.
+        """Learn from the local parties' tables, in order; return models, with a guarantee if it adds noise.
 
         It is also called at the aggregator, which has no local parties. Everywhere it makes the same calls
         with the same groups and partners, also after one that raised PeerFault or TimeoutFault: requests are

@@ -168,7 +168,7 @@ class RingHistogram(PlannedHistogram):
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """Check the plan; see `PlannedHistogram`."""
+        """Set the plan and categories; raise ConfigError if the plan is for something else."""
         super().__init__(plan, categories, "ring")
         self.random = math.ceil(self.distribution.beta * plan.parties)
 

@@ -33,12 +33,12 @@ class PublicDraws:
         self._bits = np.random.PCG64(np.random.SeedSequence([seed, stream]))
 
     def uniform(self, count: int) -> Floats:
-        """Return `count` numbers from [0, 1), multiples of 2^-53."""
+        """Return the stream's next `count` numbers from [0, 1), multiples of 2^-53."""
         raw = np.asarray(self._bits.random_raw(count), dtype=np.uint64)
         return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, bound: int, count: int) -> Ints:
-        """Return `count` integers below `bound`, uniform up to a factor of 1 + bound 2^-53."""
+        """Return the stream's next `count` integers in [0, bound), uniform up to a factor 1 + bound 2^-53."""
         return (self.uniform(count) * bound).astype(np.intp)
 
 

@@ -218,7 +218,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Run gradient descent on the local parties' tables, and return models with their guarantee."""
+        """Run gradient descent on the local parties' tables; return models, the guarantee not yet set."""
         return await descend(self, context, data)
 
 
@@ -232,12 +232,12 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
         return np.broadcast_to(np.arange(parties), (self.steps, parties))
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return the number of steps, since each party takes part in all of them."""
+        """Return the number of groups for each party, shape (n,), since each party is in all of them."""
         return np.full(parties, len(groups))
 
 
 async def descend(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> Learned:
-    """Run gradient descent with averages over the groups of `settings`; return what is learned.
+    """Run gradient descent with averages over the groups of `settings`; return models without guarantee.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
     steps from the averaged model. A party that misses the first average goes on from its own model; one that
@@ -349,7 +349,7 @@ class _Descent:
     async def _step(
         self, step: int, group: Groups, rows: NDArray[np.intp], done: NDArray[np.intp]
     ) -> tuple[list[str], tuple[str, ...]]:
-        """Take one step of a group and count it for its parties; return failures and missing parties."""
+        """Take one step of a group, and count it in `done` if it succeeds; return (failures, absent)."""
         settings = self._settings
 
         async def gradients(mixed: Rows) -> Rows:

@@ -158,7 +158,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @lru_cache(maxsize=64)
 def planned_walk(settings: TokenLearner, parties: int) -> Any:
-    """Return the protocol of these settings with its noise planned, cached; raise ConfigError."""
+    """Return the protocol, of a ring or walk, with its noise planned, cached; or raise ConfigError."""
     return settings.planned(parties)
 
 
@@ -317,7 +317,7 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         return f"{self.noise} noise on a ring, network DP"
 
     def planned(self, parties: int) -> RingSum:
-        """Return the protocol of the ring sum with its noise planned; raise ConfigError."""
+        """Return the protocol of the ring sum with its noise planned, or raise ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.capabilities.learn.ring import RingSum
 
@@ -406,7 +406,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
         return result
 
     def planned(self, parties: int) -> WalkSum:
-        """Return the protocol of the random walk's sum with its noise planned; raise ConfigError."""
+        """Return the protocol of the random walk's sum with its noise planned, or raise ConfigError."""
         from smpc_dp.capabilities.learn.walk import WalkSum
 
         return WalkSum(walk_plan(self, "sum", parties, self.upper - self.lower), self.lower, self.upper)
@@ -434,7 +434,7 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
 
 
 def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> NetworkPlan:
-    """Return the plan of the noise of a random walk, also for known paths; raise ConfigError."""
+    """Return the plan of the noise of a random walk, also for known paths, or raise ConfigError."""
     from smpc_dp.privacy.network.complete import plan_walk
 
     return plan_walk(

@@ -168,7 +168,7 @@ def mixing_gap(weights: sparse.csr_array) -> float:
 
 
 def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
-    """Return the graph of these edges, shape (m, 2); raise ConfigError for loops and unknown parties.
+    """Return the graph of these edges, (m, 2), repeats merged; ConfigError for loops and unknown parties.
 
     Args:
         parties: n, 2 to 1,000,000.

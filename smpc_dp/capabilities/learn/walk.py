@@ -39,7 +39,7 @@ class Limits:
     edge: int | None = None
 
     def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
-        """Tell whether the limits allow a contribution at a step; for single numbers or arrays.
+        """Tell whether the limits allow a contribution after `visit` visits and `used` uses of the edge.
 
         `step` is 0 to T - 1, `visit` how often its party has held the token before, `used` how often the edge
         to the next party was taken. A visit spends a contribution even if the edge forbids it. At the last
@@ -118,7 +118,7 @@ class Visit(NamedTuple):
 
 
 class Holder(Protocol):
-    """Interface of what a party does with a token: which values it adds on a visit."""
+    """Interface of the holder of a token: changes its values on a visit, and tells possible values."""
 
     def hold(self, values: Values, visit: Visit) -> Values:
         """Return the token's values after a visit: with noise, and a contribution if allowed."""
@@ -251,7 +251,7 @@ class WalkSum:
 
 @dataclass(frozen=True, slots=True)
 class _Adder:
-    """What a party does with a token that holds a sum: adds noise and, if allowed, a contribution."""
+    """Holder of a token that is a sum: adds noise at each visit and, if allowed, the party's contribution."""
 
     grid: Grid
     contributions: Integers
@@ -292,7 +292,7 @@ class WalkHistogram(PlannedHistogram):
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """Check the plan; see `PlannedHistogram`."""
+        """Set the plan and categories; raise ConfigError if the plan is for something else."""
         super().__init__(plan, categories, "complete")
         self.steps = plan.steps or 0
 
@@ -323,7 +323,7 @@ class WalkHistogram(PlannedHistogram):
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """What a party does with a token of counts: adds its randomised answer or a random element."""
+    """Holder of a token of counts: adds its randomised answer, or if it may not a random element."""
 
     values: Integers
     here: Parties
@@ -331,7 +331,7 @@ class _Counter:
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:
-        """Tell whether the token's counts add up to the number of steps."""
+        """Tell whether the token's counts add up to the number of steps, and none is negative."""
         return bool(values.min() >= 0 and values.max() <= steps and values.sum() == steps)
 
     def hold(self, values: Values, visit: Visit) -> Values:

@@ -44,7 +44,7 @@ class KnownWalkSgd:
     def __init__(
         self, plan: NetworkPlan, lipschitz: float, *, length: int, rate: float, radius: float
     ) -> None:
-        """Plan the lattice.
+        """Plan the tokens' grid; raise ConfigError if the plan is for something else, or no grid fits.
 
         Args:
             plan: it counts on losses that are convex and s-smooth with rate at most 2/s, which is the
@@ -91,7 +91,7 @@ class KnownWalkSgd:
         return error <= self.grid.step
 
     def move(self, token: Integers, gradient: Rows, noise: Integers, contributes: bool) -> Integers:
-        """Return the integer model after a step: noise, the gradient if it contributes, clipped to a ball.
+        """Return the integer model less noise and, if `contributes`, the gradient, projected on a ball.
 
         Raises ConfigError for a gradient that is not below L: the proof does not cover clipping.
         """
@@ -138,7 +138,7 @@ class KnownWalkSgd:
 
 @dataclass(frozen=True, slots=True)
 class _GradientStep:
-    """What a party does with a token that is a model: one noisy gradient step on its own data."""
+    """Holder of a token that is an integer model: takes one noisy gradient step on its own data."""
 
     sgd: KnownWalkSgd
     gradient: Gradient

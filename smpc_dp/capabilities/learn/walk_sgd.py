@@ -244,7 +244,7 @@ class WalkSgd:
 
 @dataclass(frozen=True, slots=True)
 class _GradientStep:
-    """What a party does with a token that is a model: one noisy gradient step on its own data."""
+    """Holder of a token that is a model: takes one noisy gradient step on its own data."""
 
     sgd: WalkSgd
     gradient: Gradient

@@ -133,13 +133,13 @@ class PairsTask(BesideTask):
         return states.aggregator(context, membership.identity, make, board=board, corrupt=corrupt)
 
     def audit_certificate(self, path: Path, session: str | None) -> CertificateReport:
-        """Check a certificate that a garbler cheated, and return a report of whom it convicts."""
+        """Judge a certificate of cheating, by a session if given; report whom it convicts, if any."""
         from smpc_dp.capabilities.pairs.requests.audit_certificate import audit_certificate
 
         return audit_certificate(path, session)
 
     def convictions(self, folder: Path, roster: Roster) -> Convictions:
-        """Check all cheating certificates in a folder, and return whom they convict."""
+        """Judge all cheating certificates in a folder, and return the store of those that convict."""
         from smpc_dp.capabilities.pairs.requests.convictions import Convictions
 
         return Convictions(folder, roster)
@@ -153,7 +153,7 @@ class PairsTask(BesideTask):
         return ["servers" if session.topology == "servers" else "pairs"]
 
     def text(self, results: Mapping[str, Json]) -> str:
-        """Return the result of a pairwise statistic, given as JSON, as lines of text."""
+        """Return the one result of a pairwise statistic, given as JSON, as lines of text."""
         from smpc_dp.capabilities.pairs.commands.statistic_text import statistic_text
 
         return statistic_text(next(iter(results.values())))

@@ -49,7 +49,7 @@ class StatisticView(LogView):
     )
 
     def verdict(self, run: Run, report: Report) -> dict[str, str]:
-        """Return the page's notice, kind, title and text: what the audit checked, who is left out."""
+        """Return the page's notice as kind, title and text: what the audit checked, who is left out."""
         text = (
             f"{report.limits} Signatures, order, coins and matchings are right. Only the aggregator can "
             "check its estimate."

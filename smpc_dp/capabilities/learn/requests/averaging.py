@@ -54,7 +54,7 @@ class LearnerRequests:
         self._request, self._server = request, server
 
     async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
-        """Serve a request; store its error, but raise if all parties have left or a server is lost.
+        """Serve a request not served before; store its error, but raise if all left or a server is lost.
 
         Raises:
             EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
@@ -94,7 +94,7 @@ class _Requests:
         return self._membership.claim(self._averaging.claim)
 
     def _number(self, group: Groups) -> dict[int, int]:
-        """Return, for each group's label, the number of the request that averages the group."""
+        """Take a request number for each group, in the order of their labels; return the numbers by label."""
         labels = np.unique(group[group >= 0])
         first = self._counter.take(len(labels))
         return {int(label): first + index for index, label in enumerate(labels)}
@@ -202,7 +202,7 @@ class PartyAverager(_Requests):
         weight: NDArray[np.float64],
         before: int,
     ) -> Outcome:
-        """Average the party's row with these parties in one request, and return the outcome."""
+        """Average the party's row with these parties in one request, charged to its ledger."""
         state, parameters = self._state, self._averaging.parameters(len(names))
         membership = self._connection.membership.of_group(parameters, names)
         scope = membership.context(number).scope

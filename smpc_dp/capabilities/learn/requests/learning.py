@@ -113,7 +113,7 @@ async def learn_once(
     weight: float | None,
     on_step: OnStep | None,
 ) -> Learned:
-    """Run the learner of a party whose session is open, one time; return what it has learned."""
+    """Run the learner of an open session's party; return what it learned; ConfigError a second time."""
     membership, party = requests.membership, requests.party
     parameters = learn_parameters(membership)
     if requests.number and not requests.state.saves:
@@ -325,7 +325,7 @@ async def serve_steps(
 async def _serve(
     served: LearnerRequests, parameters: LearnParameters, counter: Counter, on_step: OnStep
 ) -> dict[int, str]:
-    """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
+    """Serve a learner's requests to the end of its schedule; return errors of groups by request number."""
 
     def averager(averaging: PlannedAverages | None) -> ServingAverager | None:
         return None if averaging is None else ServingAverager(served, averaging, counter)

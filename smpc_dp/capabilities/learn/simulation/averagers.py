@@ -85,7 +85,7 @@ class IdealAverager(_Simulated):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Return the average of each group, with the noise that its members would add."""
+        """Return each group's average, with the noise that its members or the servers would add."""
         vector, weight, group = check_average(self, vector, weight, group)
         sent = self._averaging.encode_vectors(vector, weight)
         self._participations.count(np.flatnonzero(group >= 0))

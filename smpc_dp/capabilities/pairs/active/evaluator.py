@@ -42,7 +42,7 @@ class ActiveEvaluatorRole(ActiveParticipant):
         return self._result(learned, value)
 
     def _evaluate(self, side: Side, leaky: LeakyTriples, block: Block) -> Effects[tuple[BlockOutputs, bytes]]:
-        """Evaluate a block's garbled tables, send the garbler masked values; return output shares.
+        """Evaluate a block with all its messages; return (output shares, expected MAC digest).
 
         Returns the shares of the outputs, and the digest of MACs that is expected.
         """

@@ -38,7 +38,7 @@ class ActiveGarblerRole(ActiveParticipant):
         return self._result(learned, value)
 
     def _garble(self, side: Side, leaky: LeakyTriples, block: Block) -> Effects[tuple[BlockOutputs, bytes]]:
-        """Garble a block, check the evaluator's masked values, and return the output shares.
+        """Garble a block with all its messages; return (output shares, digest of MACs for the evaluator).
 
         Returns the shares of the outputs, and the digest of MACs for the evaluator.
         """

@@ -68,7 +68,7 @@ from smpc_dp.wire.signing import Context, Signer
 
 
 def _names_of(sender: int) -> tuple[bytes, bytes]:
-    """Return (own name, other side's name) as bytes for hashes, given the sender's number 0 or 1."""
+    """Return (sender's role, other side's role) as bytes for hashes, for sender 0 garbler, 1 evaluator."""
     names = (b"garbler", b"evaluator")
     return names[sender], names[1 - sender]
 
@@ -158,7 +158,7 @@ class ActiveParticipant(ActiveRole):
         yield from self._take_start()
 
     def _set_up(self) -> Effects[tuple[Side, LeakyTriples]]:
-        """Make both transfer setups unless they exist; return this side's values, and its triple maker.
+        """Make both transfer setups unless they exist; return (own keys, new maker of leaky triples).
 
         Returns the values of this side, and what makes its leaky triples.
         """
@@ -213,7 +213,7 @@ class ActiveParticipant(ActiveRole):
         return shared
 
     def _draw(self, counts: Sequence[tuple[int, int]]) -> list[SharedBits]:
-        """Return random bits, with memory for the MACs on them and for the keys of the other's bits.
+        """Return random bits of this side, with memory for their MACs and the other side's keys.
 
         The room is that of the last call, if it is enough: new memory costs more than what is written there.
         """
@@ -260,7 +260,7 @@ class ActiveParticipant(ActiveRole):
     # What both send.
 
     def _named(self, label: Label, number: int, sender: int) -> bytes:
-        """Return the hash key for the MACs that a side opens in a numbered block or group."""
+        """Return the hash key for the MACs that side `sender` opens in a numbered block or group."""
         return self._bound(label, encode_uint(number), *_names_of(sender))
 
     def _require_number(self, arrived: int, expected: int) -> None:
@@ -269,7 +269,7 @@ class ActiveParticipant(ActiveRole):
             raise evaluation_failure()
 
     def _swap(self, content: bytes | memoryview, length: int) -> Effects[memoryview]:
-        """Send bytes in pieces that alternate with the other side's; return its `length` bytes.
+        """Send bytes in pieces that alternate with the other side's; return the other side's `length` bytes.
 
         Pieces of both alternate: no side sends many while the other waits to be read.
         """
@@ -424,7 +424,7 @@ class ActiveParticipant(ActiveRole):
             yield self._control(self._names[self._peer], OUTPUTS, outputs)
 
     def _take_outputs(self, held: Sequence[BlockOutputs]) -> Effects[list[Rows]]:
-        """Receive the other side's output shares, check their MACs, and return the outputs."""
+        """Receive the other side's output shares, check MACs; return packed outputs by output value."""
         learned = []
         for one in held:
             outputs = yield from self._take(self._names[self._peer], OUTPUTS, Outputs)

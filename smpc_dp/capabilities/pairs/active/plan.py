@@ -100,7 +100,7 @@ class ActivePlan(Plan):
 
     @cached_property
     def rows(self) -> tuple[int, int]:
-        """Numbers of oblivious transfers taken from the garbler's and from the evaluator's setup."""
+        """Numbers of transfers, padding included, of (the setup where the garbler sends, the other)."""
 
         def rows_of_block(count: int, choosing: int) -> int:
             triples = (rows_of_transfers(LEAKY_BITS * group.leaky) for group in self._groups_of(count))
@@ -123,7 +123,7 @@ class ActivePlan(Plan):
         return max(self.rows)
 
     def mask_count(self, side: int, block: Block) -> int:
-        """Return how many random mask bits a side (0 garbler, 1 evaluator) draws for a block.
+        """Return how many mask bits a side (0 garbler, 1 evaluator) draws for a block, all included.
 
         In the last block those that hide its sum from the other side are among them.
         """

@@ -27,7 +27,7 @@ class ActiveRole(Participant):
     _plan: ActivePlan
 
     def run(self) -> Effects[Evaluated]:
-        """Run all steps of the role; raise an SmpcError where a check fails or the other side stops.
+        """Run all steps of the role; on failure delete both setups, and after hellos blame nobody.
 
         Neither setup, nor an output that was not returned yet, outlives an evaluation that fails.
         """
@@ -44,7 +44,7 @@ class ActiveRole(Participant):
             raise
 
     def farewell(self, error: SmpcError) -> list[Send]:
-        """Return the messages that tell the others that the run has ended: one code for all errors."""
+        """Return messages that tell the others of the run's end; after hellos all have one code."""
         if self.step == HELLO:
             return super().farewell(error)
         return [self._control(peer, ABORT, Abort(Code.EVALUATION)) for peer in self._others]
@@ -58,7 +58,7 @@ class ActiveRole(Participant):
             raise evaluation_failure()
 
     def _unpacked(self, packed: bytes | memoryview, count: int) -> Bits:
-        """Return bits unpacked from message bytes; raise an error for another length, or stray bits."""
+        """Return `count` bits unpacked from bytes; raise the uniform error for another length."""
         if (bits := unpack_bits(packed, (1, count))) is None:
             raise evaluation_failure()
         return np.ascontiguousarray(bits.reshape(-1))

@@ -60,7 +60,7 @@ class _ChainCounter:
         self._depths = [0, 0, 0]
 
     def longest(self) -> int:
-        """Return the number of messages in the longest chain of a whole evaluation."""
+        """Count all messages of an evaluation, once; return how many are in the longest chain of them."""
         self._count_swap((1, 1))
         self._depths[2] = 1
         self._count_message(GARBLER, EVALUATOR)
@@ -77,7 +77,7 @@ class _ChainCounter:
         self._depths[receiver] = max(self._depths[receiver], self._depths[sender] + 1)
 
     def _count_swap(self, contents: tuple[int, int]) -> None:
-        """Count the pieces in which both sides exchange contents of these sizes, in turns."""
+        """Count the pieces in which both sides exchange contents of these sizes in bytes, in turns."""
         counts = [-(-content // TABLE_PIECE) for content in contents]
         for number in range(max(counts)):
             before = list(self._depths)
@@ -245,7 +245,7 @@ ROUND_TRIP = 0.05
 
 
 class TypicalPair(NamedTuple):
-    """Cost of a first evaluation of TYPICAL: gates, bytes, half round trips, seconds at ROUND_TRIP."""
+    """Predicted cost of one pair of Kendall's tau: AND gates, bytes, half round trips and seconds."""
 
     gates: int
     sent: int

@@ -88,7 +88,7 @@ def encrypt(builder: Builder, key: Sequence[Bit], block: Sequence[Bit]) -> Bits:
 
 
 def meaning(key: int, block: int) -> tuple[int]:
-    """Return the AES encryption of one block, computed by the library `cryptography` without a circuit."""
+    """Return the AES-128 encryption of a block as a tuple of one integer, by the library `cryptography`."""
     cipher = Cipher(algorithms.AES(key.to_bytes(BLOCK_BYTES, "big")), modes.ECB())  # noqa: S305  # one block
     return (int.from_bytes(cipher.encryptor().update(block.to_bytes(BLOCK_BYTES, "big")), "big"),)
 

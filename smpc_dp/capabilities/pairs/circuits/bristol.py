@@ -120,7 +120,7 @@ class _Reader:
         return Circuit(inputs, outputs, self._wires, np.array(op, dtype=np.uint8), *arrays)
 
     def _lines(self) -> Iterator[list[bytes]]:
-        """Yield the words of each line that is not blank, and count lines; raise ConfigError for comments."""
+        """Yield the words of each line that is not blank; ConfigError for comments and long lines."""
         while line := self._stream.readline(MAX_LINE_BYTES + 1):
             self._line += 1
             if len(line) > MAX_LINE_BYTES:
@@ -224,7 +224,7 @@ class _Reader:
         return wire
 
     def _output_wire(self, word: bytes) -> int:
-        """Parse the number of a wire that a gate sets; raise ConfigError if it has a value already."""
+        """Parse the number of a wire that a gate sets, and mark it as set; ConfigError if set before."""
         wire = self._wire(word)
         if self._given[wire]:
             self._fail(f"wire {wire} is given twice")

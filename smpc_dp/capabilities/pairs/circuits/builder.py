@@ -31,7 +31,7 @@ class Builder:
     """Builder of a Boolean circuit: collects inputs, gates and outputs; its bits fit no other builder."""
 
     def __init__(self, most: int = MAX_GATES) -> None:
-        """`most`: gates, with those that no output needs."""
+        """Start an empty circuit of at most `most` gates, those included that no output needs."""
         self._most = most
         self._nodes: list[tuple[int, int, int]] = [_INPUT]
         self._known: dict[tuple[int, int, int], Bit] = {}
@@ -58,7 +58,7 @@ class Builder:
         return tuple(Bit(value >> bit & 1) for bit in range(width))
 
     def output(self, value: Sequence[Bit]) -> None:
-        """Declare these bits as the circuit's next output value; raise ConfigError for no bits."""
+        """Declare these bits as the circuit's next output value; raise ConfigError for an empty sequence."""
         if not value:
             raise ConfigError.at("output", "no bits", ConfigCheck.MISSING)
         self._outputs.append(tuple(value))
@@ -129,7 +129,7 @@ class Builder:
         return [tuple(value) for value in circuit.output_values(wires)]
 
     def _gate(self, op: Op, low: int, high: int) -> Bit:
-        """Return the bit of a gate, added unless an equal one exists; raise ConfigError above the most."""
+        """Return the bit of a gate, added unless an equal one exists; ConfigError beyond the limit."""
         key = (int(op), low, high)
         known = self._known.get(key)
         if known is None:
@@ -141,7 +141,7 @@ class Builder:
         return known
 
     def build(self) -> Circuit:
-        """Return the finished circuit for the declared outputs, without gates that no output needs.
+        """Return the circuit of the declared outputs, without gates that no output needs; or ConfigError.
 
         Raises ConfigError when there is no output or a limit of `Circuit` is passed.
         """

@@ -255,7 +255,7 @@ class Circuit:
 
 
 def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires: int, where: str) -> None:
-    """Raise ConfigError unless a circuit's sizes fit each other and the limits; `where` is named."""
+    """Raise ConfigError, which names `where`, unless a circuit's sizes fit each other and the limits."""
     for name, widths in (("input", inputs), ("output", outputs)):
         if len(widths) > MAX_VALUES:
             raise ConfigError.at(

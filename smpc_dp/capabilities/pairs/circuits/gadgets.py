@@ -129,7 +129,7 @@ def conjunction(builder: Builder, bits: Sequence[Bit]) -> Bit:
 
 
 def multiplex(builder: Builder, choice: Bit, if_zero: Sequence[Bit], if_one: Sequence[Bit]) -> Bits:
-    """Add gates that return `if_one` where the bit `choice` is 1, else `if_zero`; n AND gates."""
+    """Add gates that return the n bits `if_one` where the bit `choice` is 1, else `if_zero`; n AND gates."""
     _same_width(if_zero, if_one)
     return tuple(
         builder.xor(a, builder.and_(choice, builder.xor(a, b))) for a, b in zip(if_zero, if_one, strict=True)
@@ -137,7 +137,7 @@ def multiplex(builder: Builder, choice: Bit, if_zero: Sequence[Bit], if_one: Seq
 
 
 def select(builder: Builder, index: Sequence[Bit], values: Sequence[Sequence[Bit]]) -> Bits:
-    """Add gates that look up values[index], the index of k bits being secret; n (2**k - 1) AND gates.
+    """Add gates for values[index], the index of k bits secret; n (2**k - 1) AND gates for n-bit values.
 
     Raises ConfigError for another number of values.
     """

@@ -24,7 +24,7 @@ Factors = NDArray[np.object_]
 
 
 class Product(NamedTuple):
-    """Multiplication left * (offset + scale * plus - minus), whose names are circuit nodes or constants."""
+    """Product left * (offset + scale * plus - minus) of nodes left, plus, minus and constants; -1: none."""
 
     left: int
     offset: int
@@ -89,7 +89,7 @@ class Layers:
 
     @property
     def widest(self) -> int:
-        """The greatest number of rows (bits of the circuit) that are in memory at once."""
+        """The most rows (bits of the circuit) of any layer: those retained, and three for each product."""
         return max((len(each.retained) + 3 * len(each.left) for each in self.layers), default=self.inputs)
 
     def evaluate(self, bits: Any) -> Any:
@@ -199,7 +199,7 @@ class _Compiler:
         )
 
     def _needed(self, wanted: Sequence[int]) -> dict[int, Combination]:
-        """Return the arithmetic form of each gate that the wanted nodes depend on."""
+        """Return by node, the last one first, the arithmetic form of each gate that `wanted` needs."""
         needed, made = set(wanted), {}
         for node in reversed(self.gates):
             if node in needed:

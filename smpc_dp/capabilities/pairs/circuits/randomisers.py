@@ -52,7 +52,7 @@ def biased_coin(builder: Builder, joint: Sequence[Bit], threshold: int) -> Bit:
 def add_cyclic_laplace(
     builder: Builder, integer: Sequence[Bit], joint: Sequence[Bit], coins: Sequence[tuple[int, int]]
 ) -> Bits:
-    """Add gates that add two-sided geometric noise modulo 2**n, drawn from random joint bits.
+    """Add gates that add two-sided geometric noise modulo 2**len(coins), drawn from random joint bits.
 
     AND: the coins', and n - 1 for the sum. Raises ConfigError for an integer of more than n bits, or another
     number of joint bits than the coins have.
@@ -74,7 +74,7 @@ def randomised_response(
     exchange: tuple[int, int],
     cuts: Sequence[int],
 ) -> Bits:
-    """Add gates that replace the integer by a random one with the coin's probability `exchange`.
+    """Add gates that replace the integer by a random rank among `cuts` if the coin `exchange` is 1.
 
     The random one is the number of `cuts` that the number in the remaining joint bits reaches. AND: the
     comparisons', the count's, and one for each bit of the integer.
@@ -100,7 +100,7 @@ def add_table_gaussian(
 
 
 def joint_bits(builder: Builder, first: Sequence[Bit], second: Sequence[Bit]) -> Bits:
-    """XOR the random bits of both parties, so that neither of them alone determines the result."""
+    """Return the XOR of the random bits of both parties, which neither of them alone determines."""
     return bitwise_xor(builder, first, second)
 
 

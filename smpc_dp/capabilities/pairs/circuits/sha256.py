@@ -31,7 +31,7 @@ def _primes(count: int) -> list[int]:
 
 
 def _root_fraction(n: int, degree: int) -> int:
-    """Return the first 32 bits of the fraction of the root of n, for the constants of SHA-256."""
+    """Return the first 32 bits of the fractional part of the `degree`-th root of n, a SHA-256 constant."""
     target = n << WORD_BITS * degree
     low, high = 0, target
     while low < high:
@@ -68,7 +68,7 @@ def compress(builder: Builder, message: Sequence[Bit], state: Sequence[Bit]) -> 
 
 
 def meaning(message: int, state: int) -> tuple[int]:
-    """Return the SHA-256 compression of one block, computed without a circuit."""
+    """Return the SHA-256 compression of one block as a tuple of one integer, computed without a circuit."""
     (result,) = meaning_many(
         [
             np.frombuffer(value.to_bytes(bits // 8, "little"), dtype=np.uint8).reshape(1, -1)

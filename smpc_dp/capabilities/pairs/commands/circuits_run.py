@@ -187,7 +187,7 @@ def _hex(value: int, width: int) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write bytes to a file; raise LocalError if that fails."""
+    """Write bytes to a file, private to its owner if it is new; raise LocalError if that fails."""
     try:
         path.touch(mode=0o600)
         path.write_bytes(content)

@@ -83,7 +83,7 @@ class GarblerCopy:
 
     @property
     def garbler(self) -> Garbler:
-        """The object that garbles this copy, made at first use."""
+        """The object that garbles this copy, made at first use; it makes its tables once."""
         if self._made is None:
             self._made = self._garble()
         return self._made
@@ -104,7 +104,7 @@ class GarblerCopy:
         self._correct(pads)
 
     def remake(self, evaluator: EvaluatorCopy) -> int | None:
-        """Replay this copy's transfers; return the position of its first false message, or None.
+        """Replay this copy's transfers by its seed; return the position of its first false message, or None.
 
         Return the position of the first of the garbler's messages that does not follow from the seed; None
         if all do, and then the copy is as after `take`.
@@ -122,7 +122,7 @@ class GarblerCopy:
         self.corrections = pads[1].data.cast("B")
 
     def digests(self, *, store: bool = False) -> dict[int, bytes]:
-        """Garble the copy; return the hashes of its corrections, tables and further messages to be signed.
+        """Garble the copy, once; return hashes of corrections, tables, labels and decoding, by position.
 
         With `store` the tables are held in memory for `tables`, which otherwise garbles once more.
         """
@@ -156,7 +156,7 @@ class GarblerCopy:
         return self.garbler.open_list(*self._list, bits)
 
     def tables(self) -> Iterator[memoryview]:
-        """Yield the garbled tables of this copy in pieces, to be sent."""
+        """Yield the garbled tables of this copy in pieces: those stored by `digests`, or garbled again."""
         if self._stored:
             yield from self._stored
             return
@@ -232,7 +232,7 @@ class EvaluatorCopy:
 
 
 def set_inputs(terms: Terms, copy: int, evaluator: Evaluator, labels: Bytes, held: Bytes) -> None:
-    """Set the active labels of all input wires of the copy that is evaluated.
+    """Set the active labels of all input wires of the copy that is evaluated; overwrites `held`.
 
     `labels` are those of the label list, `held` those of its transfers; the latter are changed.
     """

@@ -105,7 +105,7 @@ class CovertGarblerRole(GarblerRole, Streams):
             copy.take(responses[number - 1])
 
     def _closed(self, terms: Terms, seeds: SeedSender) -> Effects[tuple[Envelope, int]]:
-        """Check that the evaluator knows all seeds but one; return its message and the closed copy."""
+        """Receive the opening; check that it has all seeds but one; return (message, closed copy)."""
         data = bytes((yield Receive(self._evaluator, MAX_CONTROL)))
         opened = self._open(data, self._evaluator, OPEN, Open)
         expected = [seed for copy, seed in sorted(seeds.seeds.items()) if copy != opened.closed]
@@ -121,7 +121,7 @@ class CovertGarblerRole(GarblerRole, Streams):
         return decode_envelope(data[1:], self._evaluator), opened.closed
 
     def _masked(self, terms: Terms) -> Effects[Bits]:
-        """Return the evaluator's masked input bits, (wires, instances); raise PeerFault if too many."""
+        """Receive the evaluator's masked input bits, (wires, instances); PeerFault if malformed."""
         shape = terms.mask_count, terms.instances
         if not shape[0]:
             return np.empty(shape, np.uint8)

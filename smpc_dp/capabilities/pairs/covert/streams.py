@@ -12,7 +12,7 @@ class Streams(Participant):
     """Base of covert roles: a participant that hashes each message of the seed transfer and of each copy."""
 
     def _transcript(self, stream: int) -> Transcript:
-        """Return the hashes recorded so far for a stream (the seed transfer, or a copy), by position."""
+        """Return the stored dict of hashes by position of a stream (seed transfer 0, or copy)."""
         if not hasattr(self, "_transcripts"):
             self._transcripts: dict[int, Transcript] = {}
         return self._transcripts.setdefault(stream, {})

@@ -178,7 +178,7 @@ class Operation:
 
 
 def resolve(circuit: AnyCircuit) -> Circuit:
-    """Return the circuit of an argument: circuit, published name or Bristol file; raise ConfigError else.
+    """Return the circuit that is given, or of this published name or Bristol file; may raise ConfigError.
 
     Raises ConfigError for an unknown name, or a file that is no circuit; LocalError for a file that cannot be
     read.
@@ -197,7 +197,7 @@ def resolve(circuit: AnyCircuit) -> Circuit:
 
 
 def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int, bool]:
-    """Return (number of instances, whether inputs are arrays) by the inputs' shapes; or ConfigError."""
+    """Return (number of instances, whether results are arrays: not for single integers); or ConfigError."""
     try:
         len(inputs)
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
@@ -214,7 +214,7 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:
-    """Return input values packed for a circuit; raise ConfigError or PrivacyError for bad values."""
+    """Return input values packed for a circuit; PrivacyError for masked arrays, else ConfigError."""
     refuse_masked(where, values)
     if isinstance(values, int | np.integer):
         values = [int(values)]

@@ -63,7 +63,7 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 
 def copies_of(security: Security | None, covert: int | None, default: int = 0) -> int:
-    """Return the number of garbled copies for a security level and `covert`; or raise ConfigError.
+    """Return the number of garbled copies, 0 if not covert, for these settings; ConfigError in conflict.
 
     `default`: if neither is said; of "covert" alone it is PAIR_COPIES. Raises ConfigError for an unknown
     security, and for copies that are not for it.

@@ -168,7 +168,7 @@ class Participant:
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
     def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
-        """Wait for a sender's signed message of a step; return it decoded as `kind`."""
+        """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault."""
         data = yield Receive(sender, MAX_CONTROL)
         return self._open(data, sender, step, kind)
 
@@ -306,7 +306,7 @@ class Participant:
         return key, self._bound(Label.SEAL_AAD, *ends, step.encode(), encode_uint(block))
 
     def _hash(self, side: int, header: bytes, content: Buffer) -> None:
-        """Feed a piece of garbled data into the running hash of all pieces sent by `side`."""
+        """Feed a piece of garbled data into the hash of all pieces sent by `side`, and count the piece."""
         self._sequence[side] += 1
         self._pieces[side].update(header)
         self._pieces[side].update(content)
@@ -318,7 +318,7 @@ class Participant:
         return Send((self._evaluator, self._garbler)[side], (header, content))
 
     def _take_piece(self, side: int, limit: int, ahead: int = 0) -> Effects[memoryview]:
-        """Wait for the peer's next piece of garbled data, check its number and length, return it."""
+        """Wait for the peer's next piece of garbled data; check its number and length, hash and return it."""
         sender = (self._garbler, self._evaluator)[side]
         # A signed farewell may come instead.
         data = yield Receive(sender, max(limit + PIECE_HEADER.size, 4096), ahead)

@@ -115,11 +115,11 @@ class Plan:
                 raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
 
     def given(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return those of these input values that a party provides, without values drawn at random."""
+        """Return those numbers of input values that a party provides, not drawn at random."""
         return tuple(index for index in values if index not in self._random)
 
     def random(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Return those of these input values that both sides draw at random together."""
+        """Return those numbers of input values that both sides draw at random together."""
         return tuple(index for index in values if index in self._random)
 
     @cached_property
@@ -133,11 +133,11 @@ class Plan:
         return (0, *accumulate(self.circuit.inputs))
 
     def first_wire(self, value: int) -> int:
-        """Return the number of the first wire of an input value."""
+        """Return the number of the first wire of the input value with this number."""
         return self._starts[value]
 
     def by_value(self, values: Sequence[int], rows: Bits) -> Iterator[tuple[int, Bits]]:
-        """Yield each input value with its part of `rows`, which has one row for each wire, or is empty."""
+        """Yield (number of an input value, its part of `rows`: one row for each wire); nothing if empty."""
         first = 0
         for value in values if len(rows) else ():
             width = self.circuit.inputs[value]
@@ -145,13 +145,13 @@ class Plan:
             first += width
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
-        """Return the numbers of the input wires of these input values, value by value."""
+        """Return the numbers of the wires of these numbers of input values, value by value."""
         starts = self._starts
         spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
         return np.concatenate([np.empty(0, np.uint32), *spans])
 
     def width(self, values: Sequence[int]) -> int:
-        """Return how many wires (bits) the given input values have together."""
+        """Return how many wires (bits) the input values with these numbers have together."""
         return sum(self.circuit.inputs[index] for index in values)
 
     def blocks(self) -> Iterator[Block]:
@@ -175,7 +175,7 @@ class Plan:
         return min(COVERT_LABELS // self._widest, COVERT_WORK // max(1, len(self.circuit.op)))
 
     def _most(self) -> int:
-        """Return the greatest number of instances in a block, bounded by the labels in memory."""
+        """Return the greatest number of instances in a block, by its labels; 0 if none fits."""
         return BLOCK_LABELS // self._widest
 
     @cached_property

@@ -61,7 +61,7 @@ class SealedConnection:
         return encode_envelope(envelope)
 
     def meet(self, frame: bytes) -> None:
-        """Take the partner's signed key from its first frame; raise VerificationError for a wrong one."""
+        """Take the partner's signed key from its first frame, derive both keys; VerificationError if bad."""
         try:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
@@ -91,7 +91,7 @@ class SealedConnection:
             yield seal(self._key(self._identity.name), chunk, context, self._randomness)
 
     def open(self, frame: bytes) -> tuple[bytes, bool]:
-        """Decrypt the next frame; return (content, whether it ends its message), or raise an error.
+        """Decrypt the next frame; return (content, whether it ends its message); or VerificationError.
 
         Raises VerificationError for any but the partner's next frame.
         """
@@ -107,7 +107,7 @@ class SealedConnection:
         return content[1:], content[:1] == _LAST
 
     def _key(self, sender: str) -> bytes:
-        """Return the symmetric key that encrypts the frames sent by `sender`."""
+        """Return the key that encrypts frames of `sender`; LocalError before the partner's is known."""
         if sender not in self._keys:
             raise LocalError(f"{self._identity.name}: no key of '{self._peer}' yet")
         return self._keys[sender]

@@ -53,7 +53,7 @@ def _gadget_of(kernel: Kernel) -> Gadget:
 
 
 def _of_records(kernel: Kernel, most: int) -> Circuit:
-    """Return the noiseless circuit of a kernel on two records; raise if it has over `most` gates."""
+    """Return the noiseless circuit of a kernel on two records; ConfigError if it has over `most` gates."""
     gadget, builder = _gadget_of(kernel), Builder(most)
     x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
     builder.output(gadget(builder, x, y))
@@ -62,7 +62,7 @@ def _of_records(kernel: Kernel, most: int) -> Circuit:
 
 
 def isolated(kernel: Kernel) -> Kernel:
-    """Return the kernel with its circuit rebuilt, its output cut to the range; or raise ConfigError.
+    """Return a copy of a kernel with its circuit rebuilt, the output cut to the range; or ConfigError.
 
     The noisy circuit has no other input and no other output than the two records and one integer, and the
     gadget has no wire of the noise: a wrong gadget cannot break what the noise is designed for. Code that

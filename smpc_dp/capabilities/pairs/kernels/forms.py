@@ -47,7 +47,7 @@ class KernelFactory:
         raise NotImplementedError
 
     def __call__(self, *fields: Field) -> Kernel:
-        """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
+        """Return the kernel on these fields, 32-bit integers for missing ones; may raise ConfigError."""
         if self.requires_fields and not fields:
             reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
             raise ConfigError.at("kernel", reason, ConfigCheck.MISSING)

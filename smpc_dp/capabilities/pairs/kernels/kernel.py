@@ -78,16 +78,16 @@ class Kernel:
 
     @property
     def high(self) -> float:
-        """The greatest value that the kernel has for any two records."""
+        """The greatest value that the kernel may have for any two records: low + unit * steps."""
         return self.low + self.unit * self.steps
 
     @property
     def width(self) -> float:
-        """The greatest value less the least one; the noise of the statistic is scaled to this."""
+        """The greatest possible value less the least one; the noise of the statistic is scaled to this."""
         return self.unit * self.steps
 
     def codes(self, records: ArrayLike | Sequence[ArrayLike]) -> Codes:
-        """Encode records as integers, shape (n, len(fields)); raise for wrong shapes or values out of bounds.
+        """Encode records, shape (n, fields); ConfigError for another shape, PrivacyError out of bounds.
 
         `records` has that shape, or is a tuple of one array (n,) for each field. Raises PrivacyError for a
         value out of its domain (NaN, a label that is neither 0 nor 1), ConfigError for a wrong shape.
@@ -100,7 +100,7 @@ class Kernel:
         return self._codes(list(array.T) if array.ndim == 2 else [])
 
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
-        """Encode one record: (codes, (1, len(fields)), public label or -1); raise ConfigError if invalid.
+        """Encode one record: (codes (1, fields), public label or -1); ConfigError or PrivacyError.
 
         `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
         labels, else None. Raises as `codes` does, and ConfigError for another label.
@@ -139,7 +139,7 @@ class Kernel:
         }
 
     def _codes(self, columns: list[NDArray[Any]]) -> Codes:
-        """Encode one array of values for each field; raise ConfigError for wrong shapes."""
+        """Encode one array of values per field; ConfigError for shapes, PrivacyError out of bounds."""
         count = len(self.fields)
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:

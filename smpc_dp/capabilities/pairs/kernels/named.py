@@ -101,7 +101,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 
 def requires_fields(name: str) -> bool:
-    """Return whether the kernel of this name needs its fields from the caller."""
+    """Return whether the kernel of this name needs its fields from the caller; false for an unknown name."""
     known = _find(ALIASES.get(name, name))
     return isinstance(known, KernelFactory) and known.requires_fields
 
@@ -123,7 +123,7 @@ class _Registered(KernelFactory):
         return bool(self.extension.value.requires_fields)
 
     def make(self, *fields: Field) -> Kernel:
-        """Return the registered factory's kernel on these fields, checked, its output cut to the range."""
+        """Return the registered factory's kernel on these fields, cut to its range; or LocalError."""
         try:
             made = called(self.extension.value.make, *fields)
         except LocalError as error:
@@ -138,7 +138,7 @@ class _Registered(KernelFactory):
 
 
 def registered_kernel(name: object) -> Kernel | KernelFactory | None:
-    """Return the kernel or factory that another package registers as `name`; None if there is none."""
+    """Return the kernel or factory that another package registers so, or None; LocalError if unfit."""
     result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
     if result is None:
         return None
@@ -153,7 +153,7 @@ def registered_kernel(name: object) -> Kernel | KernelFactory | None:
 
 
 def requested_kernel(terms: Mapping[str, Any]) -> Kernel:
-    """Return the built-in or registered kernel that received terms describe.
+    """Return the built-in or registered kernel that received terms describe, or raise ConfigError.
 
     Raises ConfigError, and LocalError as `find_kernel` does.
     """

@@ -23,7 +23,7 @@ def check_meaning(
     count: int = RANDOM_INPUTS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Test a circuit against its plain Python meaning; return how many inputs were tried, or raise.
+    """Test a circuit against its plain Python meaning; return how many inputs agree, or VerificationError.
 
     Every input where there are at most 2**EXHAUSTIVE_BITS, otherwise `count` of them: half uniform, the
     rest edges (0, 1, all ones, ...) and values that are equal, one bit apart, or apart below some bit; and

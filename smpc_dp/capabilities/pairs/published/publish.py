@@ -82,7 +82,7 @@ def export(entries: Iterable[Published], folder: Path, *, with_manifest: bool) -
 
 
 def check_folder(folder: Path) -> Finding:
-    """Return unknown files, a wrong or missing manifest as faults; raise LocalError if unreadable.
+    """Return as a finding's faults unknown files and a wrong manifest; LocalError if unreadable.
 
     Raises LocalError when the folder cannot be read.
     """

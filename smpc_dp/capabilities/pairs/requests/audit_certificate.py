@@ -84,7 +84,7 @@ def audit_certificate(
 
 
 def _check_session(conviction: Conviction, session: SessionFile) -> bool:
-    """Return whether a session contains the convicted run; raise VerificationError if it is another's.
+    """Return whether the convicted run is known to be of a session; VerificationError if of another.
 
     The convicted name and key must be those of a party in the session's roster.
     """

@@ -25,7 +25,7 @@ class Convictions:
     """
 
     def __init__(self, folder: Path, roster: Roster) -> None:
-        """Judge the certificates in `folder`, if there are any.
+        """Judge the certificates in `folder`, if there are any; LocalError if one cannot be read.
 
         Raises LocalError for a folder or a certificate that cannot be read: it may convict a party.
         """
@@ -64,7 +64,7 @@ class Convictions:
 
     @property
     def files(self) -> dict[str, Path]:
-        """Paths of the stored certificates, by the name of the convicted party."""
+        """Paths of certificates, by the name of the convicted party; one may not have been written yet."""
         with self._lock:
             return dict(self._files)
 
@@ -74,7 +74,7 @@ class Convictions:
             raise self.fault(peer)
 
     def fault(self, peer: str) -> PeerFault:
-        """Return the error with which this party refuses to compute with a convicted peer."""
+        """Return the error with which this party refuses to compute with a peer that is convicted."""
         with self._lock:
             unwritten = ", which could not be written" * (peer in self._unwritten)
             reason = f"is refused: it is convicted of cheating by {self._files[peer]}{unwritten}"
@@ -97,7 +97,7 @@ class Convictions:
         return PeerFault(error.culprit, reason, error.check, error.evidence, code=error.code)
 
     def add(self, name: str, content: bytes) -> Path:
-        """Write a party's certificate to a file, and refuse that party from now on; return the file.
+        """Write a judged certificate to a file, and refuse its party from now on; return the path.
 
         A party has one file: a further certificate is written if the last one could not be. Raises LocalError
         if it cannot be written.

@@ -244,7 +244,7 @@ class Evaluations:
             channel.close()
 
     def _connect(self, pairing: _PeerCall, halt: Halt, patience: float) -> BlockingChannel:
-        """Return an open connection to the peer, by listening or calling, within `patience` seconds."""
+        """Return an open connection to the peer within `patience` seconds; TimeoutFault if there is none."""
         peer = pairing.peer
         endpoint = self._endpoint(pairing.member.session, patience)
         try:

@@ -120,7 +120,7 @@ async def request_similarities(
     covert: int | None,
     security: Security | None,
 ) -> Similarities:
-    """Compare this party's vector with those of all other parties; return noisy cosines."""
+    """Charge the ledger, compare this party's vector with all other parties'; return noisy cosines."""
     evaluations = await _evaluating(requests, NO_EVALUATIONS)
     return await compare(
         requests.party,

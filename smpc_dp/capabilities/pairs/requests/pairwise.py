@@ -273,7 +273,7 @@ def drive(
     on_step: Callable[[str], None] = lambda _step: None,
     keep: Keep = _unchanged,
 ) -> Report:
-    """Run a role over open channels to its end, and return its report; tell the others if it fails.
+    """Run a role over open channels to its end, and return its report; on an error tell others, and raise.
 
     Roles may be driven in turn over the same channels; `Report` counts the bytes of all. A role that may
     convict its partner needs a `keep` that stores the certificate.

@@ -180,7 +180,7 @@ class RelayedChannel:
                 await self._give(RelayEnd(self._matching))
 
     def _take(self, message: Relay) -> None:
-        """Check a relayed frame and store its content; raise PeerFault or TimeoutFault if out of order."""
+        """Check a relayed frame and store its content; PeerFault or TimeoutFault if out of order."""
         if self._is_lossy and message.number > self._come:
             raise TimeoutFault({self.peer}, "pair", LOST)
         if not self._used <= message.taken <= self._sent or message.number != self._come:
@@ -243,7 +243,7 @@ class RelayedChannel:
         await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
 
     def fail(self, error: SmpcError) -> None:
-        """End the channel: calls raise this error after messages that have come are used."""
+        """End the channel: calls raise the first such error, after messages that have come are used."""
         if self._error is None:
             self._error = error
             self._inbox.put(error)
@@ -282,7 +282,7 @@ class RelayedChannel:
         return b"".join(chunks)
 
     def close(self, parts: Sequence[Buffer]) -> None:
-        """Queue the last message to the partner; drop it if the queue is full."""
+        """Queue the last message to the partner; drop it if the queue is full or the channel has ended."""
         if self._error is None and self._room.acquire(blocking=False):
             self._outbox.append(b"".join(parts))
             self._loop.call_soon_threadsafe(self._inbound.set)

@@ -44,7 +44,7 @@ async def compare(
     covert: int,
     malicious: bool = False,
 ) -> Similarities:
-    """Compare a party's vector with those of all other parties by `evaluate`; return the noisy cosines."""
+    """Charge the ledger, compare a party's vector with all others' by `evaluate`; return noisy cosines."""
     row = _checked(vector, covert)
     codes = [int(code) for code in unit_codes(row[None], levels)[0]]
     plan = await asyncio.to_thread(

@@ -154,7 +154,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
 
 
 class PairRounds(AggregatorWaits):
-    """Holder of a party's run: evaluates each of its pairs at most once, and keeps the time limits.
+    """Hooks for the driver of a party's run: evaluate each of its pairs at most once, in time limits.
 
     An evaluation that fails is over: with fresh noise on the same records the noise would average out. So is
     one under way when the connection to the aggregator is lost, whose next messages may be lost with it, and
@@ -242,7 +242,7 @@ class PairRounds(AggregatorWaits):
         return event
 
     async def _resume(self, drive: Drive, peer: str, reconnect: Callable[[], Awaitable[None]]) -> None:
-        """Reconnect to a lost aggregator, and count pairs under way and later ones as failed."""
+        """Reconnect to a lost aggregator; pairs under way and later ones count as failed from then on."""
         if drive.connections.is_live(peer):
             return
         self._pairs.is_lossy = True
@@ -469,7 +469,7 @@ async def estimate(
     evaluations: Evaluations,
     ledger: Ledger | None,
 ) -> StatisticResult:
-    """Take part in a request for a pairwise statistic as one party, evaluate its pairs, return the result.
+    """Take part in a request for a pairwise statistic as one party, charge its ledger, and return the result.
 
     Raises the errors of `Session.pairwise`, after the others are notified; a conviction that this party has
     made in place of another end of the run.

@@ -106,7 +106,7 @@ def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run and its log with the parties that ask for the most frequent operation."""
+    """Exclude parties that ask for a rarer operation; begin the run and its log with the other parties."""
     requested = _agree(aggregator, state)
     inbox, context, plan = state.inbox, aggregator.context, aggregator.parameters.plan(requested)
     present = sorted(inbox.alive)
@@ -157,7 +157,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
-    """Store and return a party's opened coin; raise PeerFault unless it is the committed one."""
+    """Store a party's coin message as evidence, and its coin if it is committed, else raise PeerFault."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
     # Kept also if it is wrong: the signed message is evidence.
     item = Item(None, envelope.body, envelope.signature)
@@ -256,7 +256,7 @@ def _differences(operation: str, wanted: str) -> str:
 
 
 def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Statement], present: Iterable[int]) -> bytes:
-    """Return the present parties' public labels as bytes; raise ConfigError if no pair is possible."""
+    """Return each present party's public label plus 1, one byte each; ConfigError if no pair is possible."""
     public_labels = bytes(_hello(hellos, party).public_label + 1 for party in present)
     if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"

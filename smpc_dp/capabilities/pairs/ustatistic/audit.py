@@ -378,7 +378,7 @@ class StatisticAuditor:
             self._match()
 
     def _match(self) -> None:
-        """Recompute from the logged coins which parties form pairs."""
+        """Store which parties form pairs, computed again from the logged coins."""
         names = self._names(self._present)
         public_labels = bytes(self._hellos[name].public_label + 1 for name in names)
         coins = b"".join(self._coins[name] for name in names)
@@ -407,7 +407,7 @@ class StatisticAuditor:
         self._dones[entry.party] = frozenset(failed)
 
     def _take_outcome(self, entry: Entry) -> None:
-        """Check the logged outcome (estimate, failed pairs), the last entry."""
+        """Check and store the logged outcome (estimate, failed pairs), after which no entry may come."""
         outcome = decode(entry.payload, m.Outcome, entry.party)
         if outcome.before.hex() != entry.previous:
             raise VerificationError(
@@ -446,7 +446,7 @@ class StatisticAuditor:
         return Attempt(present=len(names), silent=silent, false=false)
 
     def _in_order(self, entry: Entry) -> int:
-        """Return the number of an entry's party; raise VerificationError if it is out of order."""
+        """Return and note an entry's party number; VerificationError unless above the last one."""
         try:
             party = self._context.number(entry.party)
         except ValueError:

@@ -21,7 +21,7 @@ from smpc_dp.wire.envelope import Envelope
 def log_statement(
     aggregator: Aggregator, inbox: Inbox, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
 ) -> tuple[RunLog, Envelope]:
-    """Sign a statement of the aggregator, append it to the run's log, and return both."""
+    """Sign a statement of the aggregator and append it to the log; return (new log, signed statement)."""
     entry = aggregator.write_own(run_id, kind, message)
     after, _ = append(inbox, log, kind, [(aggregator.name, entry.body, entry.signature)])
     return after, entry

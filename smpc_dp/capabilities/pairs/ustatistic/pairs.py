@@ -223,7 +223,7 @@ def _fail_garbled(state: CollectDone, fault: PeerFault) -> None:
 
 
 def end_pairs(aggregator: Aggregator, state: CollectorState, party: int) -> list[Envelope]:
-    """Return messages that tell a lost party's partners that their pairs are over, and why."""
+    """Mark a lost party's pairs as over; return messages that tell its partners why, none before the draw."""
     if not isinstance(state, CollectDone) or state.pairs is None:
         return []
     name, number, sent = aggregator.name_of(party), aggregator.context.number, list[Envelope]()
@@ -278,7 +278,7 @@ def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
 
 
 def take_end(_aggregator: Aggregator, state: CollectDone, content: bytes) -> None:
-    """Restore the end of a pair's evaluation that an earlier process of the aggregator saved."""
+    """Restore the end of a pair's evaluation that an earlier process saved; or VerificationError."""
     try:
         ended = decode_msgpack(content, EndedPair)
     except msgspec.DecodeError:

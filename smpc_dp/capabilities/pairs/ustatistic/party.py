@@ -66,7 +66,7 @@ class Ready(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
-    """State of a party that has sent its hello with commitments to coins, and waits who is present."""
+    """State of a party that has sent its hello with commitments to coins, and waits for who is present."""
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
@@ -232,7 +232,7 @@ def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transit
 
 
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
-    """Report to the aggregator that the party's pairs have ended, and which matchings failed."""
+    """Return the message to the aggregator that all pairs have ended, and which matchings failed."""
     message = member.write(state.run_id, m.DONE, m.Done(sorted({*failed, *state.failed})))
     after = AwaitResult(present=state.present, drawn=state.drawn)
     return Transition(after, (message,))

@@ -96,14 +96,14 @@ class StatisticPlan:
 
     @property
     def statistical(self) -> float:
-        """Bound on the probability that a cheat passes in any evaluation of a party, if `malicious`.
+        """Bound on the probability that a cheat passes in any evaluation of a party; 0 unless `malicious`.
 
         It is a part of the delta of the party's record; 0 for garblers that are semi-honest or deterred.
         """
         return self.partners * CHEAT if self.malicious else 0.0
 
     def inputs(self, codes: NDArray[np.int64], randomness: Randomness) -> list[Rows]:
-        """Return one party's packed circuit inputs: its encoded records and fresh random bits.
+        """Return one party's packed circuit inputs: encoded records, and fresh random bits if semi-honest.
 
         In covert evaluations, and with security against malicious garblers, the protocol draws them.
         """

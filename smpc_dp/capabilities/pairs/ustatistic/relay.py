@@ -52,7 +52,7 @@ class PairRelays:
         self._relays: dict[tuple[int, tuple[str, str]], _PairRelay] = {}
 
     def forward(self, sender: str, message: m.Relay) -> str | None:
-        """Check and count a frame to relay; return its receiver, or None if the pair is over.
+        """Check and count a frame to relay; return its receiver, or None if the pair is over; or PeerFault.
 
         Raises PeerFault for an unexpected frame.
         """
@@ -94,7 +94,7 @@ class PairRelays:
         return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
-        """Mark a lost party's pairs as ended; yield (partner, matching) of each."""
+        """Yield (partner, matching) of a lost party's pairs that were not over, marking each as over."""
         for matching in range(len(self._draw.pairs)):
             pair = self._draw.partner(name, matching)
             if pair is not None and not (relay := self._relay_of(matching, pair)).over:
@@ -102,7 +102,7 @@ class PairRelays:
                 yield pair[pair[0] == name], matching
 
     def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
-        """Return (both names of the sender's pair in a matching, the partner's name)."""
+        """Return (both names of the sender's pair in a matching, its partner's), or raise PeerFault."""
         pair = self._draw.partner(sender, matching) if matching < len(self._draw.pairs) else None
         if pair is None:
             raise PeerFault(

@@ -54,7 +54,7 @@ class PairWire:
         return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
 
     def gap_before(self, run_id: bytes, envelope: Envelope) -> int | None:
-        """Return the matching of a message before which others were lost, or None if none was."""
+        """Return the matching of a message if others before it were lost with a connection, else None."""
         message = self._open(run_id, envelope, m.Pair)
         is_late = message.number > self._received[message.matching]
         return message.matching if self.is_lossy and is_late else None
