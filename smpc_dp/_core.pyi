@@ -44,7 +44,7 @@ def add_keystreams(
     offset: int = 0,
     threads: int = 1,
 ) -> None:
-    """Add to `acc`, modulo its range, elements [offset, offset + len(acc)) of the keystream of each key.
+    """Add to `acc` (or subtract), modulo its range, elements [offset, offset + len(acc)) of keys' keystreams.
 
     A keystream is AES-256-CTR from an all-zero counter block (128 bits, big-endian), read as
     little-endian elements of the dtype of `acc`: one-dimensional, contiguous, writable, native uint64
@@ -170,7 +170,7 @@ class OtReceiver:
     def recorded(self) -> int:
         """Number of transfers in the last chunk that `remake` can replay; 0 if there is none."""
     def remake(self, seed: bytes, out: NDArray[np.uint8]) -> str | None:
-        """Replay the sender from its seed; write both pads of the last chunk's transfers to `out`.
+        """Replay the sender; write both pads of the last chunk to `out`; return its false message or None.
 
         Returns the first of its messages that does not follow from the seed, "base response" or "challenge",
         None without any. Raises RuntimeError without a record.
@@ -537,7 +537,7 @@ class EdgeFold:
 
     def __init__(self, counted: bytes, locate: bool) -> None: ...
     def take(self, claims: Sequence[tuple[int, bytes, bytes, bytes]]) -> list[tuple[bytes, str]]:
-        """Add claims: party, neighbours (2 bytes each, little-endian), commitments, other points to check.
+        """Add claims; return for each its sum of counted commitments and "", or b"" and what is malformed.
 
         Returns for each claim the sum of the commitments that count, or empty and what is malformed: then
         nothing of the claim is folded. The interpreter lock is released. Raises ValueError for lengths.

@@ -309,7 +309,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
 
 
 def _check_addresses(loaded: SessionFile) -> None:
-    """Raise LocalError if a member's address is in use, maybe by another process of this session."""
+    """Raise LocalError if a member's address is in use, ConfigError if it is a web address (wss://)."""
     roster = loaded.roster
     served = roster.aggregator is not None or roster.servers
     for member in roster:

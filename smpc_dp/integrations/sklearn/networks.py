@@ -169,7 +169,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         raise NotImplementedError
 
     def _edges(self) -> Any:
-        """Return the network's edges with groups as numbers; raise ConfigError for an unknown group."""
+        """Return a topology's name unchanged, or its edges as numbers of groups; ConfigError if unknown."""
         topology: Any = self.topology
         if isinstance(topology, str):
             return topology
