@@ -233,7 +233,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.weigh(ring_vector, weight, party), clipped
 
     def write(self, values: NDArray[Any], elements: RingVector, sides: Any, own: Map | None = None) -> Faults:
-        """Write coordinates, clipped to `sides`, to `elements`; return how many were outside, and the first."""
+        """Write coordinates, clipped to `sides`, to `elements`; return how many were outside, and where."""
         if self.integer:
             return fixed_point.encode_integers(values, elements, sides, self.lowest)
         return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
@@ -265,7 +265,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
-        """Encode a vector, beyond the ball scaled (`clip`) or PrivacyError; return how many values changed."""
+        """Encode a vector, beyond the ball scaled (`clip`) or PrivacyError; return how many values change."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
             self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)

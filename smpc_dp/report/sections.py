@@ -38,7 +38,7 @@ OF_POPULATION = {
 
 
 def number(value: float | int | None, digits: int = 6) -> str:
-    """Format a number with this many significant digits; "-" for None."""
+    """Format a float with this many significant digits, an integer with all of them; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
@@ -304,7 +304,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the values, for a report."""
+    """Return the standard deviation of the values, dividing by their number, for a report."""
     mean = _mean(values)
     return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
 

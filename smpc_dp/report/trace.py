@@ -49,7 +49,7 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the trace's first entry."""
+        """Seconds since the trace's first entry, or since this was first read, which starts the clock."""
         now = self.clock()
         if self._began is None:
             self._began = now

@@ -63,7 +63,7 @@ class Workers:
         return self._start(True, self._executor, name, function, *call)
 
     def here(self, function: Callable[..., T], *call: Any) -> Callable[[], T]:
-        """Start a call in a thread, or without threads make it; return a function that waits for its value."""
+        """Start a call in a thread, or make it now; return a function that waits for its value."""
         return self._start(False, self._threads, "a check", function, *call)
 
     def _start(

@@ -182,7 +182,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
         return [self._round(kind, sent, timeout)]
 
     def _round(self, kind: str, messages: Sequence[Message], timeout: float | None) -> Message:
-        """Run a secure average over the nodes, record it; return the reply, an error message if it stopped."""
+        """Run a secure average over the nodes, record it; return the reply, an error if it stopped."""
         part, first, began = self._parts[kind], messages[0], time.monotonic()
         template = part.average.template(_model(first.content) if kind == TRAIN else {})
         digest = part.average.membership.session.digest

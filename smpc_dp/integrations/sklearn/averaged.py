@@ -36,7 +36,7 @@ _FIT = "fit:"
 
 
 def _fitted_has(name: str) -> Any:
-    """Return a check for scikit-learn's `available_if`: AttributeError unless the estimator has the method."""
+    """Return a check for scikit-learn's `available_if`: AttributeError unless the estimator has a method."""
 
     def check(self: SecureAveraged) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
