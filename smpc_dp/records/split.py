@@ -80,7 +80,7 @@ class _Errors:
         ]
 
     def least(self, precisions_of: Callable[[Floats], Floats]) -> tuple[Floats, float]:
-        """Return the noise precisions by block that minimize the largest squared error, and that error.
+        """Return nearly the best noise precisions by block for the largest squared error, and that error.
 
         `precisions_of` returns the best ones for one weighted error, a sum over blocks. Multiplicative
         weights on the terms move towards those with the largest errors.
