@@ -120,7 +120,7 @@ class Database:
         return self._connection
 
     def _status(self) -> os.stat_result:
-        """Return the `stat` of the database file, created if it does not exist; raise OSError."""
+        """Return the `stat` of the database file, created if it does not exist; OSError if that fails."""
         if self._file is not None:
             try:
                 file = os.lstat(self._name)

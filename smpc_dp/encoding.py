@@ -233,7 +233,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.weigh(ring_vector, weight, party), clipped
 
     def write(self, values: NDArray[Any], elements: RingVector, sides: Any, own: Map | None = None) -> Faults:
-        """Write coordinates, clipped to `sides`, to `elements`; return how many were outside, and where."""
+        """Write coordinates, clipped to `sides`, to `elements`; return counts and first index of faults."""
         if self.integer:
             return fixed_point.encode_integers(values, elements, sides, self.lowest)
         return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
@@ -253,7 +253,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return faults.outside
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Multiply an encoded vector in place by its weight, its last element; unchanged without weights."""
+        """Scale an encoded vector in place by its weight, and store that last; unchanged without weights."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
             ring_vector[:-1] *= self.dtype(scale)
@@ -265,7 +265,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
-        """Encode a vector, beyond the ball scaled (`clip`) or PrivacyError; return how many values change."""
+        """Encode a vector, scaled into the ball (`clip`) or PrivacyError; return how many values changed."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
             self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)

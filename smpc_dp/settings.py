@@ -211,7 +211,7 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
 
 
 def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
-    """Return a setting's default in brackets, or " (needed)"; "" if it may be left out."""
+    """Return a setting's default as " (...)", " (needed)" if it has none, or "" if the default is nothing."""
     if field.required:
         return " (needed)"
     default = _default(field)

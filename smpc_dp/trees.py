@@ -145,7 +145,7 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """All values as one vector; beyond a single pair of bounds clipped, or PrivacyError without `clip`.
+        """All values as one vector; with one pair of bounds clipped to it if `clip`, else PrivacyError.
 
         Where the session bounds coordinates or the norm, only values that are not finite are refused.
         """
@@ -174,7 +174,7 @@ class Tree:
         return f"{_SKETCH}{len(lines)} {hashed} {first:016x} {second:016x}"
 
     def restore(self, value: Averages | NDArray[Any], *, exact: bool = False) -> Any:
-        """Rebuild a tree of this structure from the vector of an average.
+        """Rebuild a tree of this structure from the vector of an average, within its bounds if `exact`.
 
         `exact`: without noise; then each value is within its leaf's bounds, in the leaf's type too.
         """

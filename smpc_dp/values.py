@@ -191,7 +191,7 @@ def refuse_masked(where: str, values: Any) -> None:
 
 
 def vector_of(values: Any, name: str, party: str = "") -> NDArray[Any]:
-    """Convert a vector, or rows, to an array; PrivacyError for masked values, ConfigError if not numbers.
+    """Convert a vector, or rows, to an array; PrivacyError if masked, ConfigError if ragged or with bools.
 
     Raises ConfigError for what is no array, and for true or false in a list, which NumPy makes numbers;
     PrivacyError for masked values.

@@ -136,7 +136,7 @@ def sum_quantile(parts: Sequence[Part], outside: float) -> float:
 
 
 def sum_outside(parts: Sequence[Part], z: float) -> float:
-    """Return the probability that a sum of noises is beyond z deviations of 0; of Laplace noise 1e-10 or more.
+    """Return the probability that a sum of noises is beyond z deviations of 0; with Laplace shares >= 1e-10.
 
     Of sums with Laplace noise it is `_LEAST_OUTSIDE` at least.
     """
