@@ -58,7 +58,7 @@ class GeneratorCache:
         self._stores = True
 
     def load(self, length: int, threads: int = 1) -> Generators:
-        """Return this cache's generators, extended to at least `length`; missing blocks are made and stored.
+        """Return this cache's generators, extended to at least `length`; blocks are read, or made and stored.
 
         The object is the same one every time, and grows. A folder that cannot be used is logged once; the
         generators are then in memory only. Raises ValueError for a length that is not between 1 and

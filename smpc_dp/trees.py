@@ -145,7 +145,7 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """All values as one vector; with one pair of bounds clipped to it if `clip`, else PrivacyError.
+        """All values as one vector, clipped if `clip` to leaves' bounds, else PrivacyError beyond them.
 
         Where the session bounds coordinates or the norm, only values that are not finite are refused.
         """

@@ -151,7 +151,7 @@ def code_of(error: SmpcError, name: str) -> Code:
 
 
 def error_of(abort: Abort, context: Context) -> SmpcError:
-    """Return the error that an aggregator's abort message reports; a PeerFault against it if malformed."""
+    """Return the error that an abort message reports; a PeerFault against the aggregator if malformed."""
     teller = context.aggregator
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
