@@ -145,7 +145,7 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """All values as one vector, clipped if `clip` to leaves' bounds, else PrivacyError beyond them.
+        """All values as one vector; unless the session bounds coordinates or norms, clipped or PrivacyError.
 
         Where the session bounds coordinates or the norm, only values that are not finite are refused.
         """

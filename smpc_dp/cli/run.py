@@ -263,7 +263,7 @@ def _commands(
 def _launch(
     commands: dict[str, list[str]], last: str | None, watch: OnEvent, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
-    """Run all members, stopped soon after `last` ends, with progress; return outcomes, or exit if it fails."""
+    """Run all members, stopped soon after `last` ends, showing progress; return their outcomes, or exit."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
 
