@@ -135,7 +135,7 @@ class _Errors:
 def deviations(
     terms: Sequence[Term], blocks: Sequence[Block], schema: Schema, weights: Mapping[str, float]
 ) -> list[float]:
-    """Return the Gaussian deviation of each block that minimizes the largest weighted error, at mu = 1."""
+    """Return Gaussian deviations of blocks that nearly minimize the largest weighted error, at mu = 1."""
     errors = _Errors(terms, blocks, schema, [weights.get(term.text, 1.0) for term in terms])
     best, _ = errors.least(errors.gaussian)
     return [float(deviation) for deviation in 1 / np.sqrt(best)]
