@@ -44,7 +44,7 @@ def add_keystreams(
     offset: int = 0,
     threads: int = 1,
 ) -> None:
-    """Add to `acc`, modulo its range, elements [offset, offset + len(acc)) of the keystream of each key.
+    """Add to `acc` (or subtract), modulo its range, elements [offset, offset + len(acc)) of keys' keystreams.
 
     A keystream is AES-256-CTR from an all-zero counter block (128 bits, big-endian), read as
     little-endian elements of the dtype of `acc`: one-dimensional, contiguous, writable, native uint64
@@ -96,7 +96,7 @@ def average_fixed_point(
     fractional_bits: int,
     bounds: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
 ) -> bool:
-    """Write (element mod 2^bits + offset) / weight * 2^-fractional_bits to `values`, within bounds if given.
+    """Write (element mod 2^bits + offset) / weight / 2^fractional_bits to `values`; return if it is exact.
 
     Sums are taken modulo 2^64, as two's complement. Returns whether each is below 2^53, so that its quotient
     is correctly rounded if the weight is, too. Arrays, bounds and errors are as of `encode_fixed_point`;
@@ -150,9 +150,9 @@ class OtSender:
     def challenge(self, count: int, corrections: NDArray[np.uint8]) -> bytes:
         """Take the receiver's corrections for the next `count` transfers; return the check's challenge."""
     def correlated(self, response: bytes, out: NDArray[np.uint8]) -> None:
-        """Check the receiver's response; write the sender's rows of correlated transfers to `out`."""
+        """Check the response for the oldest chunk; write the sender's correlated rows to `out`."""
     def random(self, response: bytes, out: NDArray[np.uint8]) -> None:
-        """Check the receiver's response; write both random pads of each transfer to `out`."""
+        """Check the response for the oldest chunk; write both random pads of each transfer to `out`."""
     def delta(self) -> bytes:
         """Return the secret 16-byte correlation Delta; raise RuntimeError after a failure."""
 
@@ -170,7 +170,7 @@ class OtReceiver:
     def recorded(self) -> int:
         """Number of transfers in the last chunk that `remake` can replay; 0 if there is none."""
     def remake(self, seed: bytes, out: NDArray[np.uint8]) -> str | None:
-        """Replay the sender from its seed; write both pads of the last chunk's transfers to `out`.
+        """Replay the sender; write both pads of the last chunk to `out`; return its false message or None.
 
         Returns the first of its messages that does not follow from the seed, "base response" or "challenge",
         None without any. Raises RuntimeError without a record.
@@ -192,9 +192,9 @@ class OtReceiver:
     def extend(self, count: int, choices: bytes, out: NDArray[np.uint8]) -> None:
         """Fix the choices of the next `count` transfers; write the corrections for the sender to `out`."""
     def correlated(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes:
-        """Answer the sender's challenge: return the response, and write the receiver's rows to `out`."""
+        """Answer the challenge for the oldest chunk; write the receiver's correlated rows to `out`."""
     def random(self, challenge: bytes, out: NDArray[np.uint8]) -> bytes:
-        """Answer the sender's challenge: return the response, and write the chosen pads to `out`."""
+        """Answer the challenge for the oldest chunk: return the response; write the chosen pads to `out`."""
 
 def ot_base_first(context: bytes, seed: bytes) -> bytes:
     """Return the first message of base oblivious transfers; see `smpc_dp.crypto.ot.BaseSender`."""
@@ -326,7 +326,7 @@ class Garbler:
         """Return, joined, each listed input's active label and the hash of its other label, 32 bytes."""
 
     def deltas(self) -> NDArray[np.uint8]:
-        """Return the secret offset between both labels of each wire, shape (instances, 16)."""
+        """Return each instance's secret offset between both labels of every wire, shape (instances, 16)."""
     def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the active labels of `bits` (inputs, instances) for the input wires from `first` on."""
     def output_zero_labels(self) -> NDArray[np.uint8]:
@@ -526,7 +526,7 @@ class ProofBatch:
     ) -> None:
         """Add a proof of noise; it is checked later."""
     def find_false(self, threads: int) -> list[int]:
-        """Verify all statements; return the numbers of false ones, ascending, and empty the batch."""
+        """Verify all statements; return the indices of false ones, ascending, and empty the batch."""
 
 class EdgeFold:
     """Accumulator of edges' commitments, which tells if both ends of each edge cancel; for many threads.
@@ -537,7 +537,7 @@ class EdgeFold:
 
     def __init__(self, counted: bytes, locate: bool) -> None: ...
     def take(self, claims: Sequence[tuple[int, bytes, bytes, bytes]]) -> list[tuple[bytes, str]]:
-        """Add claims: party, neighbours (2 bytes each, little-endian), commitments, other points to check.
+        """Add claims; return for each its sum of counted commitments and "", or b"" and what is malformed.
 
         Returns for each claim the sum of the commitments that count, or empty and what is malformed: then
         nothing of the claim is folded. The interpreter lock is released. Raises ValueError for lengths.
@@ -545,7 +545,7 @@ class EdgeFold:
     def cancels(self) -> bool:
         """Tell whether both ends of all edges cancel."""
     def apart(self) -> list[int]:
-        """Return the numbers of the parties with edges that do not cancel, if `locate` was set."""
+        """Return the numbers, from 1, of parties with edges that do not cancel; [] without `locate`."""
 
 GENERATOR_BLOCK_POINTS: int
 GENERATOR_BLOCK_BYTES: int
@@ -698,7 +698,7 @@ class ActiveLeaky:
         cls, garbler: bool, delta: bytes, start: bytes, *, kernel: str | None = None
     ) -> ActiveLeaky: ...
     def begin(self, first: int, shares: Shares) -> NDArray[np.uint8]:
-        """Begin a group; return the first message about its triples, 16 bytes a triple."""
+        """Begin a group at triple number `first`; return its first message, 16 bytes a triple."""
     def answer(self, others: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Take the other side's first message; return this side's bits d for the other side."""
     def finish(self, d: NDArray[np.uint8], key: bytes) -> bytes:
@@ -741,7 +741,7 @@ class ActiveMasks:
     def open(self, triples: ActiveTriples) -> ActiveOpenings:
         """Return, to be opened, the sums of masks and triples at every AND gate."""
     def multiply(self, triples: ActiveTriples, opened: NDArray[np.uint8]) -> None:
-        """Compute shares of the products of masks at AND gates, from the opened sums."""
+        """Compute and store shares of the products of masks at AND gates, from the opened sums."""
     def outputs(self) -> ActiveOpenings:
         """Return, to be opened, this side's shares of the output wires' masks."""
     def output_macs(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

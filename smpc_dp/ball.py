@@ -18,7 +18,7 @@ TOLERANCE = 1e-9
 
 
 def squared_limit(bound: float, fractional_bits: int) -> int:
-    """Return floor((bound 2^fractional_bits)^2): the largest squared L2 norm of an integer-grid vector."""
+    """Return floor((bound 2^fractional_bits)^2): the largest squared L2 norm on the grid within `bound`."""
     return math.floor((Fraction(bound) * Fraction(2) ** fractional_bits) ** 2)
 
 

@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 
 class Database:
-    """SQLite file of a given kind, created at its first use; used by threads and processes at once.
+    """SQLite file of a given kind, created at its first use; threads share it, processes too unless `alone`.
 
     Threads may share one; other processes may use the same file, unless it is `alone`: then it is locked from
     its first use on until it is closed, and a transaction costs a third. Before the process forks it is
@@ -51,7 +51,7 @@ class Database:
             _ALL.add(self)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Return a context manager of the SQLite connection, without a transaction, for reading."""
+        """Return a context manager of the locked SQLite connection, without a transaction, for reading."""
         return self._used()
 
     def changing(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -120,7 +120,7 @@ class Database:
         return self._connection
 
     def _status(self) -> os.stat_result:
-        """Return the `stat` of the database file, created if it does not exist; raise OSError."""
+        """Return the `stat` of the database file, created if it does not exist; OSError if that fails."""
         if self._file is not None:
             try:
                 file = os.lstat(self._name)
@@ -144,7 +144,7 @@ _HELD: list[threading.Lock] = []
 
 
 def _close_all() -> None:
-    """Close the connections of all databases before this process forks, and hold their locks meanwhile.
+    """Close all databases' connections before a fork and hold their locks; skip one in use for 10 seconds.
 
     A child that ends would close its copies of the connections: it would remove the journal of this process,
     or undo its transaction.

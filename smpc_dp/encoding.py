@@ -176,7 +176,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ("sum", "average")
 
     def average_error(self, error: float) -> tuple[float, float, str]:
-        """Return the standard error of an average, its coordinates' range, and an assumption (here "": none).
+        """Return an average's standard error (`error` itself), its widest coordinate's range, and "".
 
         `error`: of the noise in the sum over the number of vectors, in the caller's unit.
         """
@@ -233,7 +233,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.weigh(ring_vector, weight, party), clipped
 
     def write(self, values: NDArray[Any], elements: RingVector, sides: Any, own: Map | None = None) -> Faults:
-        """Encode coordinates into `elements`; return how many were out of bounds, and where the first is."""
+        """Write coordinates, clipped to `sides`, to `elements`; return counts and first index of faults."""
         if self.integer:
             return fixed_point.encode_integers(values, elements, sides, self.lowest)
         return fixed_point.encode_reals(values, elements, sides, self.fractional_bits, self.lowest, own)
@@ -253,7 +253,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return faults.outside
 
     def weigh(self, ring_vector: RingVector, weight: float | None, party: str) -> RingVector:
-        """Multiply an encoded vector by the party's weight in place, and return it; raise if it is bad."""
+        """Scale an encoded vector in place by its weight, and store that last; unchanged without weights."""
         if self.max_weight:
             scale = self._checked_weight(weight, party)
             ring_vector[:-1] *= self.dtype(scale)
@@ -265,7 +265,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector
 
     def _write_in_ball(self, values: NDArray[Any], elements: RingVector, party: str, clip: bool) -> int:
-        """Encode a vector, scaled into the ball if `clip`, else PrivacyError; return how many changed."""
+        """Encode a vector, scaled into the ball (`clip`) or PrivacyError; return how many values changed."""
         values = values.astype(np.int64 if self.integer else np.float64)
         if not np.isfinite(values).all():
             self.clipped_of(Faults(int(np.isfinite(values).argmin())), party, clip=clip)
@@ -276,7 +276,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
-        """Return a party's vector as an array; raise ConfigError or PrivacyError if it is invalid."""
+        """Return a vector as an array; ConfigError for shape or dtype, PrivacyError if masked or too big."""
         array = vector_of(vector, "vector", party)
         if array.shape != (self.length,):
             raise ConfigError.at(
@@ -307,7 +307,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return array
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
-        """Return the party's weight as an integer; raise ConfigError or PrivacyError."""
+        """Return the weight as an int; ConfigError if missing or not whole, PrivacyError out of its range."""
         if weight is None:
             raise ConfigError.at(
                 "weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE
@@ -365,7 +365,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"{size} bytes where {self.ring_length * self.element_bytes} are due")
 
     def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Decode a sum of encoded vectors: return its integers on the grid, and the sum of the weights."""
+        """Decode a sum: return its grid integers and total weight; VerificationError if it is impossible."""
         total, weight = self.decoded(ring_vector, contributors)
         return total.values, weight
 
@@ -610,7 +610,7 @@ def _is_finite(value: object) -> TypeGuard[float | int]:
 
 
 def fixed_point_sum(encoding: Encoding, vectors: Sequence[ArrayLike]) -> NDArray[np.int64]:
-    """Return the exact fixed-point sum of plain vectors, as a trusted party would compute it."""
+    """Return the exact fixed-point sum of plain vectors, real ones clipped to the encoding's bounds."""
     total = np.zeros(encoding.length, dtype=np.int64)
     for vector in vectors:
         values = np.asarray(vector)

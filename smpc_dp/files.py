@@ -140,7 +140,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:
-    """Return the content of a private file; raise LocalError if other users have any right to it.
+    """Return the content of a private file; LocalError if other users have a right to it, or it is too long.
 
     `name` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: also refuse a symbolic
     link, and a file with a second name. Raises LocalError, also for more than `most` bytes.
@@ -207,7 +207,7 @@ def lock_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:
-    """Write a file, replacing what it held; raise LocalError, naming the kind of file `name`, on failure."""
+    """Overwrite a file, not atomically; raise LocalError, naming the kind of file `name`, on failure."""
     try:
         Path(path).write_bytes(content)
     except OSError as error:

@@ -103,7 +103,7 @@ def encode_reals(
     lowest: int,
     own: Map | None = None,
 ) -> Faults:
-    """Write values x to `elements` as round(x 2^fractional_bits) - lowest; return what was out of bounds.
+    """Write clipped x to `elements` as round(x 2^fractional_bits) - lowest; return count and first of faults.
 
     Values beyond a bound are put on it, and counted if they are more than half a step beyond it; those that
     are not finite are written as any integer. `values` has floats or integers, as many as `elements`, in any
@@ -124,7 +124,7 @@ def encode_reals(
 def encode_integers(
     values: NDArray[Any], elements: Elements, sides: tuple[NDArray[Any], NDArray[Any]], lowest: int
 ) -> Faults:
-    """Write clipped integers less `lowest` to `elements`; return how many were out of bounds."""
+    """Write clipped integers less `lowest` to `elements`; return how many were outside, and the first."""
     faults, start = Faults(), 0
     for block in blocks_of(values, np.int64):
         part = slice(start, start + len(block))

@@ -58,7 +58,7 @@ class GeneratorCache:
         self._stores = True
 
     def load(self, length: int, threads: int = 1) -> Generators:
-        """Return generators for vectors of `length` elements; make and store missing blocks of them.
+        """Return this cache's generators, extended to at least `length`; blocks are read, or made and stored.
 
         The object is the same one every time, and grows. A folder that cannot be used is logged once; the
         generators are then in memory only. Raises ValueError for a length that is not between 1 and
@@ -77,7 +77,7 @@ class GeneratorCache:
             self._store(path, self._generators.make_block(threads))
 
     def _read(self, path: Path) -> bool:
-        """Append the generators in a block's file; return False if it is missing or damaged."""
+        """Append the generators in a block's file; return False if it is missing, damaged or unreadable."""
         try:
             with open(path, "rb", opener=_open_at_once) as file:
                 return self._generators.append_block(file.read(BLOCK_BYTES + 1) or b"")
@@ -88,7 +88,7 @@ class GeneratorCache:
             return False
 
     def _store(self, path: Path, block: bytes) -> None:
-        """Write a block of generators to its file; skip this if the folder could not be used before."""
+        """Write a block of generators to its file; after a first failure, which is logged, do nothing."""
         if not self._stores:
             return
         try:
@@ -99,7 +99,7 @@ class GeneratorCache:
             self._do_without(f"{path}: {error.strerror}")
 
     def _remove_drafts(self, path: Path) -> None:
-        """Delete temporary files of this block that killed processes have left."""
+        """Delete temporary files of this block older than 10 minutes, which killed processes have left."""
         for draft in path.parent.glob(f".{path.name}.*"):
             with suppress(FileNotFoundError):
                 if time.time() - draft.stat().st_mtime > ABANDONED:

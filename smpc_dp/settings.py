@@ -211,7 +211,7 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
 
 
 def _need(field: msgspec.structs.FieldInfo, extra: Mapping[str, str]) -> str:
-    """Return a setting's default in brackets, or " (needed)"; "" if it may be left out."""
+    """Return a setting's default as " (...)", " (needed)" if it has none, or "" if the default is nothing."""
     if field.required:
         return " (needed)"
     default = _default(field)
@@ -280,7 +280,7 @@ def _joined(within: str) -> str:
 
 
 def _bounds(kind: inspect.Type, separated: bool) -> str:
-    """Return the bounds of a number, or of a length, as text."""
+    """Return the bounds of a number's type as text, such as "1 to 100"; "" for other types or without any."""
     if not isinstance(kind, inspect.IntType | inspect.FloatType):
         return ""
     if (
@@ -300,7 +300,7 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
 
 
 def _number(value: float, separated: bool = True) -> str:
-    """Format a number, with separators of thousands for documents and without for errors."""
+    """Format a number, with separators of thousands if `separated`; large powers of two as 2^n."""
     if isinstance(value, int) and value >= 1 << 30:
         for whole, less in ((value, ""), (value + 1, " - 1")):
             if whole & (whole - 1) == 0:
@@ -311,7 +311,7 @@ def _number(value: float, separated: bool = True) -> str:
 
 
 def _literal(value: object) -> str:
-    """Format a default or permitted value for documents."""
+    """Format a setting's default as Markdown code; return "none" for None and arrays."""
     if isinstance(value, str):
         return f'`"{value}"`' if value else '`""`'
     if isinstance(value, bool):

@@ -15,14 +15,14 @@ SHOWN_VALUES = 8
 def value_text(
     values: Sequence[float], length: int, kind: str, standard_error: float, resolution: float
 ) -> str:
-    """Format the first values of a vector for a person, rounded to their meaningful digits."""
+    """Format a vector's first values as text, rounded to meaningful digits; `length`: of the whole vector."""
     values = rounded(values, kind, standard_error, resolution)
     more = f", … ({length} values)" if length > len(values) else ""
     return f"[{', '.join(map(str, values))}{more}]"
 
 
 def rounded(values: Sequence[float], kind: str, standard_error: float, resolution: float) -> Sequence[float]:
-    """Round values to the digits that their standard error leaves meaningful.
+    """Round values to the digits that their standard error leaves meaningful; exact sums are left unchanged.
 
     Sums, which are integers or grid points, are left as they are; averages get the digits of `resolution`,
     the grid's step divided by the weight; noisy values two digits of their error: more would be noise.

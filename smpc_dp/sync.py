@@ -234,7 +234,7 @@ class Session:
         return self
 
     def plan(self) -> SessionPlan | None:
-        """Return the predicted privacy charge and standard errors of a request; None where unknown."""
+        """Return the predicted charge and standard errors of a request; None where no cost is known."""
         return self._session.plan()
 
     def compare(self, tree: Mapping[str, Any], structure: str, bounds: Bounds | None = None) -> str:
@@ -284,7 +284,7 @@ class ServedLog:
         return len(self._log)
 
     def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
-        """Download lines `first` to `last` of the log, each checked against hashes that this party signed."""
+        """Download and check lines `first` to `last` (both included) of the log; line 0 is the header."""
         return self._session.wait_for(lambda _: self._log.lines(first, last))
 
     def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:

@@ -122,7 +122,7 @@ class Tree:
         return self.encoding.weigh(ring_vector, weight, self.party), clipped
 
     def _elements(self) -> tuple[RingVector, int]:
-        """Encode all values, unweighted; return ring elements and the number clipped; PrivacyError if not."""
+        """Encode all values unweighted; return ring elements and how many were clipped; or PrivacyError."""
         given = self.encoding.coordinates
         ring_vector = np.empty(given.ring_length, given.dtype)
         sides, faults, clipped, start = given.bounds_of_each, Faults(), 0, 0
@@ -145,7 +145,7 @@ class Tree:
 
     @property
     def vector(self) -> NDArray[np.float64]:
-        """All values as one vector, within their bounds; PrivacyError if out of bounds without `clip`.
+        """All values as one vector; unless the session bounds coordinates or norms, clipped or PrivacyError.
 
         Where the session bounds coordinates or the norm, only values that are not finite are refused.
         """
@@ -164,7 +164,7 @@ class Tree:
 
     @property
     def structure(self) -> str:
-        """Text of the paths, shapes and types, which parties compare: readable, or a hash if long."""
+        """Text of the paths, shapes, types and bounds, which parties compare: readable, or a hash if long."""
         lines = [leaf.described for leaf in self.leaves]
         text = "; ".join(lines)
         if len(text) <= READABLE:
@@ -174,7 +174,7 @@ class Tree:
         return f"{_SKETCH}{len(lines)} {hashed} {first:016x} {second:016x}"
 
     def restore(self, value: Averages | NDArray[Any], *, exact: bool = False) -> Any:
-        """Rebuild a tree of this structure from the vector of an average.
+        """Rebuild a tree of this structure from the vector of an average, within its bounds if `exact`.
 
         `exact`: without noise; then each value is within its leaf's bounds, in the leaf's type too.
         """
@@ -197,7 +197,7 @@ class Tree:
         return _built(self._template, iter(built))
 
     def values_of(self, tree: Any, party: str) -> NDArray[np.float64]:
-        """Return another tree's values as a vector; ConfigError unless its paths and shapes are equal.
+        """Return another tree's values as a vector; ConfigError unless its paths and shapes are this tree's.
 
         Raises:
             ConfigError: a path or a shape is another one; names it.
@@ -226,7 +226,7 @@ def flatten(
     bounds: Bounds | None = None,
     clip: bool = False,
 ) -> Tree:
-    """Turn a tree of arrays into a vector for a session's secure sums; ConfigError if it does not fit.
+    """Return a `Tree` of these arrays, whose values are read when it is encoded; ConfigError if unfit.
 
     With `bounds` every leaf is mapped from its own onto those of the session, so that its step is as fine as
     its range is narrow.
@@ -393,7 +393,7 @@ def _within(values: NDArray[np.float64], leaf: Leaf, rebuild: Callable[[NDArray[
 def _leaves(
     node: Any, path: str, issues: list[ConfigIssue], depth: int
 ) -> Iterator[tuple[str, NDArray[Any], _Kind]]:
-    """Yield path, array and kind of each leaf in a tree, sorted by path; record faults."""
+    """Yield path, array and kind of each leaf in a tree, in the vector's order; append faults to `issues`."""
     if depth > MAX_DEPTH:
         issues.append(ConfigIssue(f"tree{path[:80]}", f"deeper than {MAX_DEPTH}", ConfigCheck.TOO_LARGE))
         return
@@ -413,7 +413,7 @@ def _leaves(
 
 
 def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str, Any]] | None:
-    """Return paths and nodes below a node, in the vector's order; None if the node is a leaf."""
+    """Return paths and nodes below a node, in the vector's order, None for a leaf; add faults to `issues`."""
     if isinstance(node, Mapping):
         if wrong := [key for key in node if not isinstance(key, str)]:
             issues.append(ConfigIssue(f"tree{path}", f"the key {wrong[0]!r} is no text", ConfigCheck.TYPE))
@@ -430,7 +430,7 @@ def _children(node: Any, path: str, issues: list[ConfigIssue]) -> list[tuple[str
 
 
 def _leaf(node: Any) -> tuple[NDArray[Any] | None, _Kind]:
-    """Return the values of a tree's leaf as floats (None if it is no array), and its kind."""
+    """Return a leaf's array (None if it has no floating-point values), and its kind."""
     if isinstance(node, float) and not isinstance(node, np.floating):
         return np.asarray(node), _Kind("float", np.dtype(np.float64), float)
     if isinstance(node, np.ndarray | np.floating):

@@ -191,7 +191,7 @@ def refuse_masked(where: str, values: Any) -> None:
 
 
 def vector_of(values: Any, name: str, party: str = "") -> NDArray[Any]:
-    """Convert a party's vector, or rows, to an array; ConfigError or PrivacyError if it is unsuitable.
+    """Convert a vector, or rows, to an array; PrivacyError if masked, ConfigError if ragged or with bools.
 
     Raises ConfigError for what is no array, and for true or false in a list, which NumPy makes numbers;
     PrivacyError for masked values.
@@ -230,7 +230,7 @@ def plain_value(value: Any) -> Any:
 
 
 def decoded(content: bytes, source: str, errors: str = "strict") -> str:
-    """Decode UTF-8 text without a byte order mark; ConfigError names the line if it is invalid."""
+    """Decode UTF-8 text, dropping its byte order mark; ConfigError for an invalid line, UTF-16 or UTF-32."""
     for prefix, name in _BYTE_ORDERS:
         if content.startswith(prefix):
             reason = f"begins with a byte order mark of {name}: save it as UTF-8"
@@ -261,7 +261,7 @@ def named_columns(header: Sequence[str]) -> list[str]:
 
 
 def fitted(cells: list[str], width: int) -> list[str] | None:
-    """Return a CSV row cut to `width` cells; None if a cell beyond is not empty."""
+    """Return a CSV row cut to at most `width` cells; None if a cell beyond is not blank."""
     return None if any(map(str.strip, cells[width:])) else cells[:width]
 
 

@@ -31,7 +31,7 @@ class WhenRead(ComputedValue):
 
 
 class _Field:
-    """Descriptor of a dataclass field: computes a deferred value when the field is read."""
+    """Descriptor of a dataclass field: computes a deferred value when it is first read, and stores it."""
 
     def __init__(self, slot: Any) -> None:
         self.slot = slot
@@ -50,7 +50,7 @@ class _Field:
 
 
 def compute_when_read(kind: type, *names: str) -> None:
-    """Let fields of a slotted dataclass hold deferred values, computed when they are read."""
+    """Let fields `names` of a slotted dataclass hold deferred values, computed and kept at first read."""
     for name in names:
         setattr(kind, name, _Field(vars(kind)[name]))
 

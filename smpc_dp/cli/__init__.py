@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    """Run the command line; print errors as messages and return the exit code."""
+    """Run the command line, print errors as messages, return the exit code (130: KeyboardInterrupt)."""
     try:
         code = app(prog_name="smpc-dp", standalone_mode=False)
     except SmpcError as error:

@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Listed] = {
 
 
 class Commands(MutableMapping[str, Any]):
-    """Dictionary of a group's commands by name, each imported when it is looked up.
+    """Read-only mapping of a group's commands by name, each imported when it is looked up.
 
     Args:
         own: those of this package, in their order; here are those whose capability is there.
@@ -93,7 +93,7 @@ class Commands(MutableMapping[str, Any]):
         return _click_command(name, self._target(name))
 
     def _target(self, name: str) -> Any:
-        """Import the function or Typer app of a command; raise KeyError for an unknown one."""
+        """Import a command's function or Typer app; KeyError if it is unknown or of an absent capability."""
         if name not in self._own:
             return load(Group.COMMANDS, self._added[name])
         listed = self._own[name]

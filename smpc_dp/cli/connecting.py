@@ -77,7 +77,7 @@ def web_settings(
     *,
     pages: bool,
 ) -> WebSettings | None:
-    """Return the HTTPS settings that options give, None without any; raise ConfigError for a wrong mix."""
+    """Return the HTTPS settings that options give, None for the defaults; ConfigError for a wrong one."""
     seconds = PING_SECONDS if ping is None else ping
     try:
         settings = WebSettings(ca, seconds, certificate, certificate_key, tuple(behind or ()), pages)

@@ -341,7 +341,7 @@ def _compute(text: str) -> Compute:
 
 
 def _names(text: str) -> list[str]:
-    """Return the party names in a text; raise ValueError for invalid or repeated names."""
+    """Return the party names in a text; ValueError for invalid or repeated names, too few or too many."""
     names = text.replace(",", " ").split()
     for name in names:
         if not is_name(name):

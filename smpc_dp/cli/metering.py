@@ -26,7 +26,7 @@ class Metering:
             self._metrics = Metrics()
 
     def watched(self, digest: bytes, watch: OnEvent) -> OnEvent:
-        """Return an event function that counts a session's events, then passes them to `watch`."""
+        """Return `watch`, or a function that also counts a session's events, if metrics are counted."""
         return watch if self._metrics is None else both(watch, self._metrics.watch(digest.hex()[:16]))
 
     @contextlib.asynccontextmanager

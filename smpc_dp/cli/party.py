@@ -289,7 +289,7 @@ def _state_folder(
 def _open_state(
     session: Path, loaded: SessionFile, name: str, key: Path | None, state: Path | None, counter: Path | None
 ) -> SavedSessionState | None:
-    """Open the saved state of a member's session, None without one; results are not taken until told so.
+    """Open the saved state of a member's session and print its notice; return None without a folder `state`.
 
     Raises as `SavedSessionState`.
     """
@@ -316,7 +316,7 @@ def _role(loaded: SessionFile, name: str, path: Path) -> Role:
 
 
 def _deliver(result: Any, name: str, role: Role, out: Path | None, *, as_json: bool, quiet: bool) -> bool:
-    """Write a member's result to a file and print it; return False if the file cannot be written."""
+    """Write a member's result to a file and print it; return False if either fails."""
     printed: Any = with_schema(result.schema, result.to_json())
 
     def text() -> str:

@@ -93,5 +93,5 @@ def secagg(
 
 
 def _bytes(count: int) -> str:
-    """Return a number of bytes as text with a unit."""
+    """Return a number of bytes as text in kB of 1000 bytes."""
     return f"{count / 1000:,.1f} kB"

@@ -34,7 +34,7 @@ class Prompts:
     def answer(
         self, option: str, text: str, read: Callable[[str], T], default: object = None, why: str = ""
     ) -> T | None:
-        """Return an option's given, default or typed value, converted; None, noted as missing, if none.
+        """Return an option's given, default or typed value, converted; None, noted, if nobody can be asked.
 
         `read` raises ValueError, or ConfigError, for a wrong text. `why`: the reason why there is no default.
         """
@@ -76,7 +76,7 @@ class Prompts:
                 raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
 
     def raise_missing(self) -> None:
-        """Raise ConfigError that names all options that are required and not given."""
+        """Raise ConfigError that names all options noted as missing; do nothing if there are none."""
         self._missing.raise_issues()
 
 

@@ -239,18 +239,18 @@ def _commands(
     shared: Sequence[str],
     keys: Path | None,
     aggregator: str | None,
-    board: Sequence[str],
+    serving: Sequence[str],
     servers: Sequence[str],
     parties: Mapping[str, Sequence[str]],
 ) -> dict[str, list[str]]:
     """Return the command line of every member, aggregator and servers first; ConfigError for a stray --board.
 
-    `shared` are the arguments of all, `board` those of the aggregator alone, `parties` each party's own.
+    `shared` are the arguments of all, `serving` those of the aggregator alone, `parties` each party's own.
     """
     own: dict[str, Sequence[str]] = {}
     if aggregator is not None:
-        own[aggregator] = board
-    elif board:
+        own[aggregator] = serving
+    elif serving:
         raise ConfigError.at("--board", "is for a session with an aggregator", ConfigCheck.UNSUPPORTED)
     own |= dict.fromkeys(servers, ())
     own |= parties
@@ -261,9 +261,9 @@ def _commands(
 
 
 def _launch(
-    commands: dict[str, list[str]], aggregator: str | None, watch: OnEvent, *, quiet: bool, logs: bool
+    commands: dict[str, list[str]], last: str | None, watch: OnEvent, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
-    """Run all members to their ends, showing progress; return their outcomes, or exit with an error code."""
+    """Run all members, stopped soon after `last` ends, showing progress; return their outcomes, or exit."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
 
@@ -275,7 +275,7 @@ def _launch(
 
         async def act() -> int:
             try:
-                await launcher.run(commands, aggregator)
+                await launcher.run(commands, last)
             except SmpcError as error:
                 report_error(error)
                 return 1
@@ -309,7 +309,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
 
 
 def _check_addresses(loaded: SessionFile) -> None:
-    """Raise LocalError if a member's address is in use, maybe by another process of this session."""
+    """Raise LocalError if a member's address is in use, ConfigError if it is a web address (wss://)."""
     roster = loaded.roster
     served = roster.aggregator is not None or roster.servers
     for member in roster:

@@ -196,7 +196,7 @@ class _Compared:
 
 
 def _check_runs(runs: int, useless: Mapping[str, object]) -> None:
-    """Raise ConfigError for an impossible number of runs, or an option that several runs do not use."""
+    """Raise ConfigError for an impossible number of runs, or an option of `useless` that was given."""
     if not 1 <= runs <= MAX_RUNS:
         raise ConfigError.at("runs", f"must be 1 to {MAX_RUNS}, is {runs}", ConfigCheck.RANGE)
     for name, option_value in useless.items():

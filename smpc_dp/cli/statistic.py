@@ -133,7 +133,7 @@ class Statistic:
         return replace(self, public_label=public_label)
 
     def read(self, file: Path) -> tuple[float, ...]:
-        """Return the record in a party's file; raise PrivacyError or ConfigError if it does not fit."""
+        """Return the record in a party's file; ConfigError for its length, PrivacyError if out of bounds."""
         record = tuple(read_vector(file).tolist())
         if len(record) != len(self.kernel.fields):
             reason = (
@@ -198,7 +198,7 @@ def arguments(
 
 
 def _field(text: str) -> Field:
-    """Return the field (range and step) that a text LOW:HIGH:STEP describes; ConfigError for another text."""
+    """Return the field (range and step, default 1) that a text LOW:HIGH[:STEP] gives; else ConfigError."""
     from smpc_dp.capabilities.pairs.kernels.fields import Field
 
     try:

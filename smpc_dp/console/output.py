@@ -213,7 +213,7 @@ def deliver(
     confidential: bool = False,
     stored: object = None,
 ) -> bool:
-    """Write a result to the file `out`, and print it; report a failure of either, and return False.
+    """Write a result to the file `out` and print it; return True, or report a failure and return False.
 
     The run that gave it is over, and may have been paid for: a result that could not be written is printed as
     JSON in any case, and to standard error where standard output takes nothing.

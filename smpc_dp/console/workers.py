@@ -24,7 +24,7 @@ Ray = Annotated[
 
 
 def with_workers(command: Command) -> Command:
-    """Give a command options `--workers` and `--ray`, which make the executor for its argument `executor`.
+    """Return a command with options `--workers` and `--ray`, which make the executor of its own `executor`.
 
     The executor is open while the command runs.
     """

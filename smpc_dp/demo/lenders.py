@@ -83,7 +83,7 @@ _STATUSES = ("Not_Verified", "Source_Verified", "Verified")
 
 
 def _indicator(name: str, source: str, label: str, labels: Iterable[str]) -> Column:
-    """Return the description of a column that is 1 for loans with one of these labels, else 0."""
+    """Return the description of a column that is 1 for loans with `label`, 0 for the others of `labels`."""
     return Column(name, "0 or 1", 1, source=source, codes={other: int(other == label) for other in labels})
 
 

@@ -206,7 +206,7 @@ def _collect(files: Files, total: list[int], killed: str | None) -> dict[str, An
 
 
 def open_folder(path: Path) -> Path:
-    """Create a folder, or take an empty one; raise ConfigError if it holds anything."""
+    """Create a folder, or take an empty one; ConfigError if it holds anything, LocalError if unusable."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):

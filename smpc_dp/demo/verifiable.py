@@ -231,7 +231,7 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
 
 
 def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
-    """Flip a bit in a copy of the log; return (number of the changed byte, audit of the copy)."""
+    """Flip a bit in a copy of the log; return (index of the changed byte, audit of the copy)."""
     log = bytearray((folder / LOG).read_bytes())
     byte = len(log) // 2
     log[byte] ^= 1

@@ -97,7 +97,7 @@ class RayExecutor(Executor):
         return shard.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop taking calls; wait for calls under way, or cancel them, and leave the cluster."""
+        """Stop taking calls; cancel pending ones if asked; if `wait`, wait for the rest and disconnect."""
         with self._changed:
             self._closed = True
             if cancel_futures:
@@ -261,7 +261,7 @@ def _unknown(error: Exception) -> LocalError:
 
 
 def _reach(address: str) -> None:
-    """Try to connect to HOST:PORT; raise OSError or ValueError if that fails."""
+    """Try to connect to HOST:PORT (for "auto" do nothing); raise OSError or ValueError if that fails."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

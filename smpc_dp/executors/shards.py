@@ -68,7 +68,7 @@ def submit(executor: Executor, function: Callable[..., T], *call: Any) -> Future
 
 
 def value_of(future: Future[T], name: str) -> T:
-    """Wait for a call's future and return its value; raise LocalError if the executor lost the call."""
+    """Wait for and return a call's value; LocalError if it was lost or memory ran out, else its own error."""
     try:
         return future.result()
     except LostShard as error:

@@ -104,7 +104,7 @@ class RosterPacker:
         self._aggregator: Member | None = None
 
     def add(self, member: Member) -> None:
-        """Append a member to the roster; raise VerificationError for an invalid member, or a server."""
+        """Append a member; VerificationError if it is invalid, a server, or a second aggregator."""
         faults = check_member("", member)
         aggregator = member.role == "aggregator"
         if faults or not (member.role == "party" or (aggregator and self._aggregator is None)):
@@ -119,7 +119,7 @@ class RosterPacker:
             self._keys += member.public_key
 
     def check(self) -> None:
-        """Finish and check the roster, and set `names`, `keys` and `digest`; raise VerificationError."""
+        """Set `names`, `keys` and `digest`; VerificationError if two members clash or a role is missing."""
         aggregator = self._aggregator
         if aggregator is None or not self._keys:
             raise VerificationError("no aggregator, or no parties", Check.BAD_SESSION)

@@ -71,7 +71,7 @@ class DeclaredPrivacy:
         self._run = secrets.token_bytes(RUN_BYTES)
 
     def permit(self) -> Receipt:
-        """Charge the ledger, once for all averages; PrivacyError if the accountant has spent too much.
+        """Charge the ledger, at later calls nothing more; PrivacyError if overspent or the ledger refuses.
 
         Raises PrivacyError if the accountant has counted more than `epsilon`, or the ledger refuses.
         """

@@ -60,7 +60,7 @@ def counts_of(block: Block, noisy: NoisySums) -> Counts:
 
 
 def reconciled(block: Block, noisy: NoisySums) -> Counts | None:
-    """Return a table's counts fitted to all noisy tables of its rows; None if there are no others.
+    """Return a table's counts fitted to all noisy tables of its rows; None without others, or if too wide.
 
     None where no other counts are of these rows, for the public number of rows, and for a table of more than
     `MOST_COLUMNS` columns.

@@ -126,7 +126,7 @@ Part = tuple[float, ErrorDistribution]
 
 
 def sum_quantile(parts: Sequence[Part], outside: float) -> float:
-    """Return z such that a sum of independent noises is beyond z deviations with this probability."""
+    """Return z beyond which, in deviations, a sum of independent noises is with this probability, or less."""
     normal, laplace = _over_whole(parts)
     if not laplace:
         return normal_quantile(outside)
@@ -136,7 +136,7 @@ def sum_quantile(parts: Sequence[Part], outside: float) -> float:
 
 
 def sum_outside(parts: Sequence[Part], z: float) -> float:
-    """Return the probability that a sum of independent noises is more than z deviations away from 0.
+    """Return the probability that a sum of noises is beyond z deviations of 0; with Laplace shares >= 1e-10.
 
     Of sums with Laplace noise it is `_LEAST_OUTSIDE` at least.
     """

@@ -155,11 +155,11 @@ class RecordParameters(RequestParameters):
         return tuple(one.text for one in self.request.statistics)
 
     def rows_of(self, numbers: Sequence[int]) -> int | None:
-        """Return the public number of rows of the parties at these roster indices; None if private."""
+        """Return the public number of rows of the parties at these indices, from 0; None if private."""
         return None if self.public_rows is None else sum(self.public_rows[number] for number in numbers)
 
     def holders_of(self, numbers: Sequence[int]) -> int | None:
-        """Return how many of the parties at these roster indices have rows; None if that is private."""
+        """Return how many of the parties at these indices, from 0, have rows; None if that is private."""
         return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
 
     @property

@@ -321,7 +321,7 @@ class Plan(Priced):
         return texts if self.laplace is None else [texts, f"{self.laplace.scale.numerator:x}"]
 
     def with_variance(self, variance: Fraction) -> Plan:
-        """Return a copy of the plan whose Gaussian shares of noise have this variance."""
+        """Return a copy of the plan with Gaussian shares of noise alone, of this variance."""
         share = DiscreteGaussian(self.sensitivity, variance)
         return replace(self, variance=variance, shares=replace(self.shares, share=share))
 

@@ -262,7 +262,7 @@ def find_statistic(name: str) -> RecordStatistic | None:
 
 
 def describe_statistic(name: str) -> dict[str, Any]:
-    """Return the JSON description of another package's statistic; ConfigError for an unknown name.
+    """Return the JSON description of another package's statistic; ConfigError for built-in or unknown names.
 
     Raises ConfigError for a name that no package registers, and LocalError as `find_statistic` does.
     """

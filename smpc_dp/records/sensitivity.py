@@ -65,7 +65,7 @@ def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
 
 
 def row_l1(block: Block, schema: Schema) -> float:
-    """Return the L1 distance that one row can move a block whose greatest value is scaled to 1."""
+    """Return the greatest L1 distance that one row can move a block whose greatest value is scaled to 1."""
     if schema.relation == "add-remove":
         return 1.0
     return 2.0 if block.has_odd_power or any(selector.cells > 1 for selector in block.selectors) else 1.0

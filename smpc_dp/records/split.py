@@ -80,7 +80,7 @@ class _Errors:
         ]
 
     def least(self, precisions_of: Callable[[Floats], Floats]) -> tuple[Floats, float]:
-        """Return the noise precisions by block that minimize the largest squared error, and that error.
+        """Return nearly the best noise precisions by block for the largest squared error, and that error.
 
         `precisions_of` returns the best ones for one weighted error, a sum over blocks. Multiplicative
         weights on the terms move towards those with the largest errors.
@@ -135,7 +135,7 @@ class _Errors:
 def deviations(
     terms: Sequence[Term], blocks: Sequence[Block], schema: Schema, weights: Mapping[str, float]
 ) -> list[float]:
-    """Return the Gaussian deviation of each block that minimizes the largest weighted error, at mu = 1."""
+    """Return Gaussian deviations of blocks that nearly minimize the largest weighted error, at mu = 1."""
     errors = _Errors(terms, blocks, schema, [weights.get(term.text, 1.0) for term in terms])
     best, _ = errors.least(errors.gaussian)
     return [float(deviation) for deviation in 1 / np.sqrt(best)]

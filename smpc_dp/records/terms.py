@@ -115,7 +115,7 @@ def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
 
 
 def is_public(block: Block, schema: Schema) -> bool:
-    """Whether a block is the number of all rows and that is public, so that no noise is needed."""
+    """Tell whether a block is the number of all rows and that is public, so that no noise is needed."""
     return schema.rows == "public" and not block.columns
 
 

@@ -49,7 +49,7 @@ def environment() -> Environment:
 
 
 def _finalize(value: object) -> object:
-    """Escape the control characters of a text that a template prints."""
+    """Return a text that a template prints made `visible`; markup and other values are unchanged."""
     # Markup is what a template has escaped already: its macros and filters.
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 

@@ -38,7 +38,7 @@ OF_POPULATION = {
 
 
 def number(value: float | int | None, digits: int = 6) -> str:
-    """Format a number with this many significant digits; "-" for None."""
+    """Format a float with this many significant digits, an integer with all of them; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
@@ -304,7 +304,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return the standard deviation of the values, for a report."""
+    """Return the standard deviation of the values, dividing by their number, for a report."""
     mean = _mean(values)
     return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
 
@@ -442,7 +442,7 @@ def learned_privacy(
 
 
 def limits_section(texts: Iterable[str]) -> list[Section]:
-    """Return a report's section on what is not protected, without repeated sentences."""
+    """Return a report's section on what is not protected, without repeated sentences; [] without any."""
     retained = tuple(dict.fromkeys(texts))
     return section(
         "limits", "What this does not protect", [Sentences(retained, "limits")] if retained else []
@@ -476,7 +476,7 @@ def roles_section(
 
 
 def charged_section(ledgers: Mapping[str, Json], unread: Sequence[str] = ()) -> list[Section]:
-    """Return a report's section on what ledgers were charged in a run that gave no result."""
+    """Return a report's section on what a run without a result charged to ledgers; [] without ledgers."""
     charged = Text("What a ledger was charged before the run failed stays charged.")
     blocks = [charged, *_charges(ledgers, unread)] if ledgers or unread else []
     return section("privacy", "Privacy spent and left", blocks)
@@ -504,7 +504,7 @@ def losses_section(
 
 
 def times_section(trace: Trace) -> list[Section]:
-    """Return a report's section on how long each step took, by member."""
+    """Return a report's section on how long each step took, by member; [] without steps."""
     if not trace.steps:
         return []
     unit = f"{trace.unit[0].upper()}{trace.unit[1:]}."
@@ -540,7 +540,7 @@ def _times_table(group: Mapping[str, Mapping[str, float]]) -> Table:
 
 
 def traffic_section(trace: Trace, more: str = "") -> list[Section]:
-    """Return a report's section on bytes sent between members; `more` says what is not counted."""
+    """Return a report's section on bytes between members, [] without any; `more`: what is not counted."""
     between = list(trace.connections())
     if not between:
         return []
@@ -554,7 +554,7 @@ def traffic_section(trace: Trace, more: str = "") -> list[Section]:
 
 
 def evidence_section(evidence: Json | None) -> list[Section]:
-    """Return a report's section on what identifies a result's run, and what its evidence shows."""
+    """Return a section on what identifies a result's run and its evidence shows; [] for None or a learner."""
     if evidence is None or "averages" in evidence:
         # That of a learner counts averages, which are in the section of its steps.
         return []

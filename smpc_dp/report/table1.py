@@ -64,6 +64,7 @@ def table_lines(text: str, parts: Sequence[Json]) -> list[str]:
 
 
 def _group(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the values of an estimate's cell in the columns `by`, which name its group."""
     return tuple(one["cell"][name] for name in by)
 
 
@@ -76,6 +77,7 @@ def _row(one: Json, by: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _heading(row: tuple[str, ...]) -> str:
+    """Return the first cell of a table row from the row's key, such as "mean of age"."""
     known = {"rows": "rows", "mean": "mean of {}", "missing": "{} missing", "category": "{} = {}"}
     return known[row[0]].format(*row[1:])
 

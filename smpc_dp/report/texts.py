@@ -68,7 +68,7 @@ def _noise(result: Mapping[str, Any]) -> str:
 
 
 def _budget(privacy: Mapping[str, Any]) -> list[str]:
-    """Return lines on what a request cost of the session's privacy budget, and what is left."""
+    """Return a line on what a request cost of the session's budget and what is left; [] without a budget."""
     budget = privacy.get("budget")
     if budget is None:
         return []
@@ -80,7 +80,7 @@ def _budget(privacy: Mapping[str, Any]) -> list[str]:
 
 
 def _unit(privacy: Mapping[str, Any]) -> list[str]:
-    """Return a line on whom the privacy protects: a party, a record or a person."""
+    """Return a line on whom the privacy protects (party, record or person); [] for exact results."""
     unit = privacy.get("unit")
     return [] if unit is None else [f"unit: epsilon and delta protect one {unit}"]
 

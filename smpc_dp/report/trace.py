@@ -49,7 +49,7 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the trace's first entry."""
+        """Seconds since the trace's first entry, or since this was first read, which starts the clock."""
         now = self.clock()
         if self._began is None:
             self._began = now
@@ -88,7 +88,7 @@ class Trace:
         return sum({**self._received, **self.sent}.values())
 
     def ordered(self) -> dict[str, dict[str, float]]:
-        """Return the seconds of each step by member, members in a fixed order."""
+        """Return the seconds of each step by member: those of `names` in order, then others by name."""
         return {name: self.steps[name] for name in sorted(self.steps, key=self._sort_key())}
 
     def _sort_key(self) -> Callable[[str], tuple[int, str]]:
@@ -97,7 +97,7 @@ class Trace:
         return lambda name: (index.get(name, len(index)), name)
 
     def connections(self) -> Iterator[tuple[str, str, int, int]]:
-        """Yield each pair of members: both names, bytes from the first to the second, and bytes back."""
+        """Yield each pair of members with traffic: both names, bytes from first to second, and bytes back."""
         sent = {**self._received, **self.sent}
         position = self._sort_key()
         pairs = {(one, other) if position(one) < position(other) else (other, one) for one, other in sent}

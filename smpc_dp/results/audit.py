@@ -142,7 +142,7 @@ def compare_results(
     *,
     session: str | os.PathLike[str] | None = None,
 ) -> Comparison:
-    """Compare two parties' stored results of one run, to detect an aggregator that signed two totals."""
+    """Compare two parties' stored results of one run; report whether the aggregator signed two totals."""
     loaded, totals = session_of(session), list[SignedTotal]()
     for path in (one, other):
         try:

@@ -84,7 +84,7 @@ def read_estimates(fields: Mapping[str, Any]) -> StoredEstimates:
 def check_estimates(
     stored: StoredEstimates, parameters: Any, outcome: Outcome, operation: str, names: Sequence[str]
 ) -> None:
-    """Raise VerificationError unless the numbers of statistics of records are those of an outcome.
+    """Raise VerificationError unless statistics, if of one request, and their privacy are the outcome's.
 
     Of several requests one alone does not give them: they are not checked.
     """

@@ -238,7 +238,7 @@ class SignedTotal:
             checked_total.check_commitments(context, parameters, run_id, certified, message, total)
 
     def check_numbers(self, participation: Participation) -> None:
-        """Raise VerificationError unless the signed total gives the numbers in the file.
+        """Raise VerificationError unless the signed total gives the file's numbers; PeerFault if impossible.
 
         Raises PeerFault, of the aggregator, or VerificationError.
         """

@@ -187,7 +187,7 @@ def _observed(threads: int, trace: Trace | None) -> OneProcess:
 def _draw_kills(
     simulated: SimulatedSession, dropout: float, seed: int | None
 ) -> tuple[str, Mapping[str, int]]:
-    """Return aggregator or coordinator, and at random which parties die before which of their messages."""
+    """Return the aggregator's or coordinator's name, and by killed party the message before which it dies."""
     names, planned = simulated.parties, cast("Any", simulated.session.checked_parameters)
     steps = len(planned.party_steps)
     aggregator = simulated.session.roster.aggregator
@@ -203,7 +203,7 @@ def _draw_kills(
 
 
 def _steps_of(watched: str, progress: Callable[[str, int], None]) -> OnEvent:
-    """Return an event handler that calls `progress` once for each step of one member."""
+    """Return an event handler that calls `progress` once for each step of a member's first request."""
     shown = ""
 
     def watch(event: Event) -> None:
@@ -256,7 +256,7 @@ def _check_fraction(name: str, number: float) -> None:
 
 
 def _largest(weights: Sequence[int]) -> int:
-    """Return the largest weight (at least 1), which the encoding must hold; ConfigError if one is wrong."""
+    """Return the largest weight, at least 1, which the encoding must hold; ConfigError for a non-integer."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError.at(

@@ -58,7 +58,7 @@ def run(
 
 
 def _checked_kill(kill: Mapping[str, int], parties: Sequence[str]) -> dict[str, int]:
-    """Return by party the number of the message before which it dies; ConfigError if invalid."""
+    """Return by party the number, from 1, of the message before which it dies; ConfigError if invalid."""
     issues = Issues()
     if not isinstance(kill, Mapping):
         raise ConfigError.at("kill", "must be a mapping of names to numbers", ConfigCheck.TYPE)

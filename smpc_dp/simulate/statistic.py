@@ -145,7 +145,7 @@ def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int
 
 
 def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | None) -> Pairs:
-    """Draw random matchings of the parties in pairs for a statistic, shape (partners, pairs, 2)."""
+    """Return the matchings of parties that a seed gives, shape (partners, pairs, 2); across any `labels`."""
     if labels is not None:
         return bipartite_matchings(seed, labels, plan.partners)
     return matchings(seed, parties, plan.partners)

@@ -107,7 +107,7 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 def equivocation(
     envelope: Envelope, context: Context, run_id: bytes, earlier: bytes, signature: bytes
 ) -> PeerFault:
-    """Return the fault of a sender of two different signed messages for one step, both as evidence.
+    """Return the fault of two different signed messages for one step, both as evidence if both have a run id.
 
     `run_id` is that of the first message, `earlier` the SHA-256 of its body. Before there is a run id,
     messages are signed under the session digest: an honest party sends a hello for each request and rerun, so
@@ -151,7 +151,7 @@ def code_of(error: SmpcError, name: str) -> Code:
 
 
 def error_of(abort: Abort, context: Context) -> SmpcError:
-    """Return the error that an aggregator's abort message reports, or its PeerFault if malformed."""
+    """Return the error that an abort message reports; a PeerFault against the aggregator if malformed."""
     teller = context.aggregator
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
@@ -172,7 +172,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
 
 
 def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:
-    """Return the error for a party that announces that it leaves; PeerFault if malformed."""
+    """Return the TimeoutFault for a party that announces that it leaves; raise PeerFault if malformed."""
     if not abort.names() <= {context.aggregator, *context.names}:
         raise PeerFault(sender, "left and named somebody who is not in the roster", Check.NOT_IN_ROSTER)
     if not abort.is_sound:

@@ -63,7 +63,7 @@ class Workers:
         return self._start(True, self._executor, name, function, *call)
 
     def here(self, function: Callable[..., T], *call: Any) -> Callable[[], T]:
-        """Start a call that needs this process's memory; return a function that waits for its value."""
+        """Start a call in a thread, or make it now; return a function that waits for its value."""
         return self._start(False, self._threads, "a check", function, *call)
 
     def _start(
@@ -129,7 +129,7 @@ class BatchVerifier(Generic[T]):
             self._items, self._indices, self._bytes = [], [], 0
 
     def _collect(self) -> None:
-        """Wait for the oldest running batch, and record its failures."""
+        """Wait for the oldest running batch; set `first` to its earliest failure if none is earlier."""
         indices, result = self._waiting.popleft()
         for position, error in zip(indices, result(), strict=True):
             if error is not None and (self.first is None or position < self.first.position):

@@ -77,7 +77,7 @@ def bin_header(length: int) -> bytes:
 
 
 def decode_large(content: memoryview, kind: type[T]) -> T | None:
-    """Decode a message with a large field as a view of `content`; None if it is not canonical.
+    """Decode a message with its large field as a view of `content`; None if not canonical, or without one.
 
     The field is the first item of more than LARGE bytes. Returns None for a `kind` that has no `Large` field
     there and for other bytes: `signing.decode` says what is wrong with them, or makes copies.

@@ -77,7 +77,7 @@ class Context:
         return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
     def remember(self, operation: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return the cached result of `compute()` under this key; compute it if there is no cache entry.
+        """Return `compute()`, cached under this key in simulations; elsewhere it is computed at each call.
 
         `operation` must determine the value and hold nothing secret.
         """

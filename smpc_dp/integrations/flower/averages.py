@@ -117,7 +117,7 @@ class SecureAverage:
     def flatten(
         self, arrays: Mapping[str, NDArray[Any]], metrics: Mapping[str, object], *, clip: bool = False
     ) -> Tree:
-        """Flatten model arrays and declared metrics into one vector; ConfigError for wrong metrics.
+        """Return model arrays and declared metrics as one tree for a sum; ConfigError if they do not fit.
 
         Arrays of integers are averaged as numbers with fractions, as Flower does.
 

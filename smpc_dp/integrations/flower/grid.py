@@ -158,7 +158,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send a strategy's messages to all nodes; return one reply: their average, or an error.
+        """Send a strategy's messages to all nodes; return one reply, their average or an error, or none.
 
         Messages of a kind without an average are not sent.
 
@@ -182,7 +182,7 @@ class SecureGrid(Grid):  # type: ignore[misc]
         return [self._round(kind, sent, timeout)]
 
     def _round(self, kind: str, messages: Sequence[Message], timeout: float | None) -> Message:
-        """Run one secure average over the nodes; return the reply for the strategy."""
+        """Run a secure average over the nodes, record it; return the reply, an error if it stopped."""
         part, first, began = self._parts[kind], messages[0], time.monotonic()
         template = part.average.template(_model(first.content) if kind == TRAIN else {})
         digest = part.average.membership.session.digest

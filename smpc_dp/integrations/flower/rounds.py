@@ -122,7 +122,7 @@ class Aggregation:
         return events
 
     def _first(self, node: int, content: memoryview) -> Envelope:
-        """Decode a node's first message, which names its party; PeerFault for an unknown or taken name."""
+        """Verify a node's first message, and record its party; PeerFault for an unknown or taken name."""
         envelope = decode(content, Envelope, f"node {node}")
         context = self.average.membership.context(self.number)
         name = envelope.sender

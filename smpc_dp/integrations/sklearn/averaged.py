@@ -36,7 +36,7 @@ _FIT = "fit:"
 
 
 def _fitted_has(name: str) -> Any:
-    """Return a condition for scikit-learn's `available_if`: the estimator has this method."""
+    """Return a check for scikit-learn's `available_if`: AttributeError unless the estimator has a method."""
 
     def check(self: SecureAveraged) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
@@ -119,7 +119,7 @@ class SecureAveraged(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _checked(self) -> Session:
-        """Return the session to average in; raise ConfigError if missing, or the model not linear."""
+        """Return the session to average in; ConfigError if missing, or for a wrong estimator or label."""
         if self.session is None:
             raise ConfigError.at("session", "is missing: smpc_dp.sync.connect opens one", ConfigCheck.MISSING)
         if not isinstance(self.estimator, LINEAR):

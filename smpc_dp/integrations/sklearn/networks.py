@@ -161,7 +161,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         return np.asarray(self.classes_[positive.astype(np.intp)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:  # noqa: N803
-        """Return the accuracy of predictions by the models of the rows' groups."""
+        """Return the accuracy of predictions by the models of the rows' groups, or by the mean of all."""
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _terms(self, rows: Floats) -> Floats:
@@ -169,7 +169,7 @@ class _PersonalizedClassifier(_NetworkClassifier):
         raise NotImplementedError
 
     def _edges(self) -> Any:
-        """Return the network's edges with groups as numbers; raise ConfigError for an unknown group."""
+        """Return a topology's name unchanged, or its edges as numbers of groups; ConfigError if unknown."""
         topology: Any = self.topology
         if isinstance(topology, str):
             return topology
@@ -254,7 +254,7 @@ class PersonalizedLogisticRegression(_PersonalizedClassifier):
         return np.column_stack([self._scaled(rows), np.ones(len(rows))])
 
     def predict_proba(self, X: Any, groups: Any = None) -> Floats:  # noqa: N803
-        """Return class probabilities, shape (rows, 2), by the models of the rows' groups."""
+        """Return class probabilities, shape (rows, 2), by the rows' groups' models, or by their mean."""
         return _probabilities(self.decision_function(X, groups))
 
 

@@ -92,6 +92,6 @@ def begin_steps(requests: PartyRequests, number: int | None, label: str, steps: 
 
 
 def _check_ledger(requests: PartyRequests, count: int) -> None:
-    """Raise an error unless the party's ledger affords so many requests; without one, do nothing."""
+    """Raise an error unless the ledger, if any, affords so many requests; nothing is charged."""
     if requests.ledger is not None and count:
         requests.ledger.check([requests.membership.event()] * count)

@@ -24,7 +24,7 @@ class ServedSteps:
         self._sums = dict(progress.results)
 
     def answered(self, number: int, operation: str, outcome: Outcome) -> Result | RecordResult | LocalError:
-        """Return a request's decoded result, or a LocalError if it does not follow the last result.
+        """Return a request's result and store its sums; return LocalError if it does not follow the last one.
 
         Of a regression it says where the step begins: where the last one has ended, or anew.
         """
