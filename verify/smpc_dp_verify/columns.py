@@ -129,8 +129,8 @@ class Block(NamedTuple):
 
     @property
     def has_odd_power(self) -> bool:
-        """Whether a column is in the product once."""
-        return any(self.powers.count(name) == 1 for name in self.powers)
+        """Whether a column has an odd power in the product."""
+        return any(self.powers.count(name) % 2 for name in self.powers)
 
 
 class Described(NamedTuple):
