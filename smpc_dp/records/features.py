@@ -125,8 +125,8 @@ class Block(msgspec.Struct, frozen=True):
         if greatest <= MAX_PARTIAL:
             values = _multiplied(self.powers, table, where)
             return _added(values, cell, self.cells, MAX_PARTIAL // greatest)
-        halves = [_multiplied(part, table, where) for part in (self.powers[:2], self.powers[2:])]
-        return _added_in_parts(*halves, cell, self.cells)
+        first, second = (_multiplied(part, table, where) for part in (self.powers[:2], self.powers[2:]))
+        return _added_in_parts(first, second, cell, self.cells)
 
 
 class Lacking(Block, frozen=True, tag="lacking"):

@@ -87,7 +87,7 @@ def _following(plan: RobustPlan, equations: NormalEquations, present: int) -> tu
     left = equations.count - plan.size
     if solved is None or left <= 0:
         return (0,) * (plan.size + 1)
-    inverse = np.linalg.inv(equations.matrix)
+    inverse = np.asarray(np.linalg.inv(equations.matrix), np.float64)
     squares, noise = equations.residuals(inverse, solved.values)
     variance = (max(squares, 0.0) + 2 * noise) / left
     contrasts = plan.design.contrasts()

@@ -463,11 +463,11 @@ def _of_robust(one: Asked, table: Table) -> list[Term]:
     """Return the numbers of an answer, each with the sums of third and fourth degree of its columns."""
     plain = one._replace(kind=one.kind.removeprefix(f"{ROBUST} "))
     terms, by = terms_of(plain._replace(where=()), table), selectors(one, table)
-    choose = itertools.combinations_with_replacement
+    pairs = [*itertools.combinations_with_replacement(one.columns, 2)]
     if plain.kind == "correlation":
-        choose = itertools.combinations
+        pairs = [*itertools.combinations(one.columns, 2)]
     result = []
-    for term, (a, b) in zip(terms, choose(one.columns, 2), strict=True):
+    for term, (a, b) in zip(terms, pairs, strict=True):
         powers = [((a,) * first + (b,) * second) for first, second in DEGREES[plain.kind, a == b]]
         added = [table.block(*each, over=one.columns, by=by) for each in powers]
         result.append(term._replace(factors=term.factors | dict.fromkeys(added, 0.01)))

@@ -357,6 +357,7 @@ def test_a_private_session_gives_robust_errors_for_both_requests_together() -> N
     assert answers.guarantee is not None
     assert answers.guarantee.epsilon == 4.0
     for one, value, error in zip(answers.estimates, beta, errors, strict=True):
+        assert one.standard_error is not None
         assert one.value == pytest.approx(value, abs=6 * one.standard_error)
         assert one.sampling_error == pytest.approx(error, rel=0.25)
 

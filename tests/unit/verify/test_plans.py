@@ -299,7 +299,7 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
     assert name != "well hidden totals" or noise.pair_variance == request.hidden
     counted = [*range(1, plan.parties)]
     rows = len(counted) * (parameters.public_rows or (parameters.schema.max_rows // 2,))[0]
-    kinds = ("count", "sum", "mean", "variance", "table", "histogram")
+    kinds = ("count", "sum", "mean", "variance", "robust variance", "table", "histogram")
     for part in (0.0, 0.3, 1.0):
         total = part * rows / parameters.schema.max_rows * (0.4 * low + 0.6 * high)
         grid = np.rint(total).astype(np.int64)
