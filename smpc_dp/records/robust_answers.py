@@ -144,7 +144,5 @@ def _with_robust(
             sampling_error=None if unclear else finite(error),
             population_low=finite(low),
             population_high=finite(high),
-            note=UNCLEAR
-            if unclear
-            else f"residuals count up to {plan.bound * COEFFICIENT * y.width / 2:.3g}",
+            note=UNCLEAR if unclear else f"residuals are cut at {plan.bound * COEFFICIENT * y.width / 2:.3g}",
         )
