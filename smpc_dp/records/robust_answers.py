@@ -20,8 +20,8 @@ from smpc_dp.records.result import Answers, Estimate, finite, near_zero
 from smpc_dp.records.robust import MOST_RESIDUAL, RobustPlan
 
 Floats = NDArray[np.float64]
-# Residuals are cut to so many of their standard deviations at least, and farther as long as the noise of their
-# squares is below this part of the variance of each coefficient.
+# Residuals are cut to so many of their standard deviations at least, and farther as long as the noise of
+# their squares is below this part of the variance of each coefficient.
 REACH, NOISE_PART = 6.0, 0.05
 UNCLEAR = "no robust error: the squares of residuals are within the noise"
 NO_SQUARES = "no robust error: the first request gave no coefficients"

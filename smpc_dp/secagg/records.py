@@ -121,7 +121,10 @@ class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=T
 
 
 # Statistics of a fixed number of requests: `steps` is none of their parameters.
-_TWO_REQUESTS = ("random_effects", "regression")
+_TWO_REQUESTS = {
+    "random_effects": "regressions: random effects take",
+    "regression": "logistic and Poisson regressions: robust errors take",
+}
 SteppedParameters = SteppedSumParameters | ExactSteppedParameters
 
 
@@ -184,8 +187,8 @@ def check_steps(
         ("budget", "answer_weights", "split"),
         "is not for what takes several requests: epsilon is of all of them together",
     )
-    if _loop_of(parameters) in _TWO_REQUESTS:
-        refused["steps"] = "is for logistic and Poisson regressions: this takes two requests"
+    if (loop := _loop_of(parameters)) in _TWO_REQUESTS:
+        refused["steps"] = f"is for {_TWO_REQUESTS[loop]} two requests"
     checked, issues = records.check_record_settings(
         StepSettings, parameters, parties, _planned_steps, unknown="unknown parameter", refused=refused
     )
