@@ -10,7 +10,7 @@ import msgspec
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
-from smpc_dp.records.asked import Reader, Statistic
+from smpc_dp.records.asked import ROBUST, Reader, Statistic
 from smpc_dp.records.checks import check_cells
 from smpc_dp.records.conditions import read_conditions
 from smpc_dp.records.registered import BUILT_IN, LOOPS, RESERVED, check_registered, statistic_of
@@ -22,6 +22,7 @@ Ask = str | Sequence[str]
 MAX_STATISTICS = 1000
 # A column may have such a name.
 _LOOP = re.compile(rf"\s*({'|'.join(LOOPS)})\s*\(")
+_ROBUST_LOOP = re.compile(rf"\s*(regression)\s*\([^()]*,\s*{ROBUST}\s*\)")
 
 
 def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
@@ -54,7 +55,7 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
 def asked_loop(ask: object) -> str | None:
     """Return the name of the first requested statistic that takes several requests, None if there is none."""
     texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
-    matches = (_LOOP.match(text) for text in texts if isinstance(text, str))
+    matches = (_LOOP.match(text) or _ROBUST_LOOP.match(text) for text in texts if isinstance(text, str))
     return next((match[1] for match in matches if match), None)
 
 
@@ -94,9 +95,27 @@ def _called(reader: Reader, schema: Schema, where: str) -> Statistic:
         statistic = check_registered(kind, schema.statistics[kind], where)
     if statistic is None or statistic.read is None:
         raise reader.error(f"{kind!r} is no statistic")
-    result = statistic.read(reader, kind)
+    result = _robust(statistic.read(reader, kind), reader)
     reader.take(")")
     return result
+
+
+def _robust(one: Statistic, reader: Reader) -> Statistic:
+    """Return the kind with robust errors of a parsed statistic if its last argument says so, else itself.
+
+    Of two columns the last one is a column, whatever its name is.
+    """
+    kind = f"{ROBUST} {one.kind}"
+    if kind not in BUILT_IN:
+        return one
+    columns = one.columns
+    if len(columns) > 2 and columns[-1] == ROBUST and not one.products:
+        columns = columns[:-1]
+    elif reader.accepts(","):
+        reader.take(ROBUST)
+    else:
+        return one
+    return msgspec.structs.replace(one, kind=kind, columns=columns)
 
 
 def _parts(one: Statistic, schema: Schema, where: str) -> list[Statistic]:
@@ -113,6 +132,9 @@ def _parts(one: Statistic, schema: Schema, where: str) -> list[Statistic]:
 def _check(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError if a requested statistic cannot be computed from the schema's columns."""
     statistic = statistic_of(one)
+    if one.kind.startswith(f"{ROBUST} ") and ROBUST in schema.columns:
+        reason = f"{ROBUST!r} is a column, and what errors are asked for: call the column otherwise"
+        raise ConfigError.at(where, reason, ConfigCheck.CONFLICT)
     for name in (*one.columns, *one.by):
         schema.column(name, where)
     for name in one.columns if statistic.numeric else ():

@@ -10,6 +10,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 MAX_BINS = 1024
 DEFAULT_BINS = 256
+# The last argument of a statistic that has another kind, of this name before its own, with robust errors.
+ROBUST = "robust"
 FORMS = (
     "count, sum(a), mean(a), variance(a), missing(a), covariance(a, b, ...), correlation(a, b, ...), "
     "histogram(a, bins), quantile(a, q, ...), median(a), a x b, regression(y ~ a * b + c), "
@@ -19,6 +21,7 @@ FORMS = (
     "difference(a) by b, risk(a) by b, chi_square(a, b); "
     "count, sum, mean, variance, missing, covariance, correlation, quantile, median, survival, cox "
     "and table1 also 'by' categories; "
+    "variance, covariance, correlation and, alone, regression also with 'robust' as last argument; "
     "last 'where' a = b and c >= 5"
 )
 _TOKEN = re.compile(

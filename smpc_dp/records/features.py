@@ -5,6 +5,7 @@ A row changes at most one coordinate of a block. docs/proofs/records.md has the 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -19,6 +20,8 @@ from smpc_dp.records.table import Integers, Table
 
 # Sums of a chunk of rows stay below this in absolute value.
 MAX_PARTIAL = 1 << 62
+# Bits of the low part of a factor of a product that is too large for an int64.
+_LOW = 24
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -49,7 +52,7 @@ class Block(msgspec.Struct, frozen=True):
     """Description of sums over rows of a product of columns, one sum for each cell of a cross table.
 
     Attributes:
-        powers: the columns of the product, each as often as its power, which is 1 or 2.
+        powers: the columns of the product, each as often as its power.
         present: columns without a missing value in the rows that count. A column with `missing = false` is
             one in counts of survival alone: their time and event.
         selectors: columns whose cells are kept apart.
@@ -77,8 +80,8 @@ class Block(msgspec.Struct, frozen=True):
 
     @property
     def has_odd_power(self) -> bool:
-        """Whether a column is in the product once, not squared, so that a row may add a negative value."""
-        return any(self.powers.count(name) == 1 for name in self.powers)
+        """Whether a column has an odd power in the product, so that a row may add a negative value."""
+        return any(self.powers.count(name) % 2 for name in self.powers)
 
     @property
     def is_survival(self) -> bool:
@@ -106,7 +109,7 @@ class Block(msgspec.Struct, frozen=True):
         for name in self.present:
             rows &= table.given[name]
         for condition in self.where:
-            rows &= _satisfying(condition, table)
+            rows &= satisfying(condition, table)
         cell = np.zeros(table.rows, dtype=np.int64)
         indices = [selector.index(table) for selector in self.selectors]
         if self.is_survival:
@@ -118,10 +121,12 @@ class Block(msgspec.Struct, frozen=True):
         cell = cell[where]
         if not self.powers:
             return [int(count) for count in np.bincount(cell, minlength=self.cells)]
-        values = table.codes[self.powers[0]][where]
-        for name in self.powers[1:]:
-            values = values * table.codes[name][where]
-        return _added(values, cell, self.cells, max(1, MAX_PARTIAL // self.greatest(table.schema)))
+        greatest = self.greatest(table.schema)
+        if greatest <= MAX_PARTIAL:
+            values = _multiplied(self.powers, table, where)
+            return _added(values, cell, self.cells, MAX_PARTIAL // greatest)
+        first, second = (_multiplied(part, table, where) for part in (self.powers[:2], self.powers[2:]))
+        return _added_in_parts(first, second, cell, self.cells)
 
 
 class Lacking(Block, frozen=True, tag="lacking"):
@@ -143,7 +148,7 @@ class Lacking(Block, frozen=True, tag="lacking"):
         return Block((), self.present, self.selectors, where=self.where)
 
 
-def _satisfying(condition: Condition, table: Table) -> NDArray[np.bool_]:
+def satisfying(condition: Condition, table: Table) -> NDArray[np.bool_]:
     """Return a mask of the rows whose value in a column satisfies a condition."""
     name = condition.column
     codes = table.grid(name) if isinstance(table.schema.columns[name], Number) else table.codes[name]
@@ -164,6 +169,25 @@ def _censor(indices: list[Integers], time: Selector, table: Table) -> None:
 def _number(schema: Schema, name: str) -> Number:
     """Return a column that must be of numbers; raise ConfigError if it is not."""
     return schema.number(name, name)
+
+
+def _multiplied(powers: tuple[str, ...], table: Table, where: Integers) -> Integers:
+    """Return the product of columns' integer codes in the rows at these indices, which must fit an int64."""
+    values = table.codes[powers[0]][where]
+    for name in powers[1:]:
+        values = values * table.codes[name][where]
+    return values
+
+
+def _added_in_parts(first: Integers, second: Integers, cell: Integers, cells: int) -> list[int]:
+    """Return exact sums by cell of products of two values, each below 2^48, that may overflow int64."""
+    totals = [0] * cells
+    split = [((0, values & ((1 << _LOW) - 1)), (_LOW, values >> _LOW)) for values in (first, second)]
+    for (shift, part), (other_shift, other) in itertools.product(*split):
+        added = _added(part * other, cell, cells, MAX_PARTIAL >> 2 * _LOW)
+        shifted = (value << shift + other_shift for value in added)
+        totals = [total + value for total, value in zip(totals, shifted, strict=True)]
+    return totals
 
 
 def _added(values: Integers, cell: Integers, cells: int, chunk: int) -> list[int]:

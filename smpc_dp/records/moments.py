@@ -103,7 +103,7 @@ def projected(matrix: Floats) -> tuple[Floats, bool]:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), True
 
 
-def _of_cells(one: Statistic, noisy: NoisySums) -> list[tuple[Moments, dict[str, str]]]:
+def of_cells(one: Statistic, noisy: NoisySums) -> list[tuple[Moments, dict[str, str]]]:
     """Return the moments of each cell, with its labels; without groups there is one cell."""
     by = tuple(selector(noisy.schema, name) for name in one.by)
     labels = cell_labels(by, noisy.schema)
@@ -112,7 +112,7 @@ def _of_cells(one: Statistic, noisy: NoisySums) -> list[tuple[Moments, dict[str,
 
 def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the noisy covariance of each pair of columns, and variances; projected if indefinite."""
-    for moments, cell in _of_cells(one, noisy):
+    for moments, cell in of_cells(one, noisy):
         yield from _covariances(one, moments, cell, display)
 
 
@@ -153,7 +153,7 @@ def _covariances(
 
 def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the noisy correlation of each pair of columns, without a value if noise hides a variance."""
-    for moments, cell in _of_cells(one, noisy):
+    for moments, cell in of_cells(one, noisy):
         yield from _correlations(one, moments, cell, display)
 
 

@@ -19,7 +19,7 @@ import msgspec
 from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import Group, called, describe_others, find
-from smpc_dp.records import cells, checks, formula, terms
+from smpc_dp.records import cells, checks, formula, fourth, terms
 from smpc_dp.records.asked import Reader, Statistic
 from smpc_dp.records.comparisons import differences, independence, risks
 from smpc_dp.records.composed import Answer, composed
@@ -144,6 +144,10 @@ _STATISTICS = (
     RecordStatistic("variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True),
     _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances),
     _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations),
+    # kinds of a question whose last argument is `robust`
+    RecordStatistic("robust variance", None, fourth.VARIANCE.terms, fourth.VARIANCE.estimates, groups=True),
+    _MOMENTS("robust covariance", None, fourth.COVARIANCE.terms, fourth.COVARIANCE.estimates),
+    _MOMENTS("robust correlation", None, fourth.CORRELATION.terms, fourth.CORRELATION.estimates),
     _QUANTILES("quantile", Reader.column_and_levels),
     _QUANTILES("median", Reader.median),
     RecordStatistic(
@@ -208,6 +212,7 @@ _STATISTICS = (
     ),
     _IN_STEPS("logistic", formula.read_formula, check=formula.check_binary_response, numeric=False),
     _IN_STEPS("poisson", formula.read_formula, check=formula.check_positive_response, numeric=False),
+    _IN_STEPS("robust regression", None, check=formula.check_linear, numeric=False, conditions=True),
     _IN_STEPS("random_effects", Reader.column_and_least, check=checks.check_least),
 )
 # Statistics of this package by name: looked up first.

@@ -114,14 +114,14 @@ class NormalEquations:
         left = self.count - len(estimate)
         if left <= 0:
             return Solution(values, wide, spread, None, None)
-        squares, noise = self._residuals(inverse, estimate)
+        squares, noise = self.residuals(inverse, estimate)
         is_clear = not near_zero(squares, noise)
         variance = (squares if is_clear else max(squares, 0.0) + 2 * noise) / left
         sampling = np.sqrt(variance * np.maximum((rows * contrasts).sum(axis=1), 0.0))
         both = normal_quantile(outside) * np.hypot(spread, sampling)
         return Solution(values, wide, spread, sampling if is_clear else None, np.asarray(both))
 
-    def _residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
+    def residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
         """Return the sum of squared residuals, corrected for bias, and its standard error.
 
         At the estimate it is too small by what the noise of A and y has fitted.

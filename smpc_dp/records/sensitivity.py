@@ -250,7 +250,7 @@ def _one_column(blocks: Sequence[Scaled], schema: Schema) -> float | None:
     with s = z + z' in units of the bound it is (2 - s)^2 (w1^2 + w2^2 s^2), 0 <= s <= 2.
     """
     if (
-        any(one.block.selectors or one.block.where for one in blocks)
+        any(one.block.selectors or one.block.where or len(one.block.powers) > 2 for one in blocks)
         or len(set().union(*(one.block.columns for one in blocks))) > 1
     ):
         return None
@@ -295,7 +295,7 @@ def _contribution(block: Block, state: dict[object, NDArray[np.int64]], choices:
     sign = np.ones(choices)
     for name in block.powers:
         sign *= np.where(state[name] == 1, -1.0, 1.0)
-    has_square = any(block.powers.count(name) == 2 for name in block.powers)
+    has_square = len({*block.powers}) < len(block.powers)
     result = np.maximum(2 * (1 - sign), 1.0 if has_square else 0.0)
     for selector in block.selectors:
         result = np.where(state[selector] == 1, 2.0 if selector.cells > 1 else 1.0, result)

@@ -34,7 +34,8 @@ Floats = NDArray[np.float64]
 # Outside of every interval and of what a test accepts; the probability that a test finds an effect.
 OUTSIDE, POWER = 0.05, 0.8
 # Answers whose forecast needs mean and deviation of their columns; those with an upper bound without.
-_OF_MOMENTS = ("variance", "covariance", "correlation", "regression")
+_ROBUST_MOMENTS = ("robust variance", "robust covariance", "robust correlation")
+_OF_MOMENTS = ("variance", "covariance", "correlation", "regression", *_ROBUST_MOMENTS)
 _OF_BOUNDS = ("sum", "mean", "difference")
 _OF_COUNTS = {
     "count": "cells of equal size",
@@ -182,7 +183,7 @@ class _Study:
             half, middle, spread = column.width / 2, 0.0, 1.0
             if name in expected:
                 middle, spread = (expected[name].mean - column.middle) / half, expected[name].deviation / half
-            product_of *= middle if block.powers.count(name) == 1 else middle**2 + spread**2
+            product_of *= _moment(block.powers.count(name), middle, spread)
             spreads *= spread
         if len({*block.powers}) == len(block.powers) == 2:
             product_of += block.greatest(self.schema) * correlation * spreads
@@ -271,9 +272,14 @@ class _Study:
 
     def _of_moments(self, one: Statistic) -> Iterator[Forecast]:
         """Yield predictions for variances, correlations or regressions of columns assumed independent."""
+        assumed = "columns independent of each other, as expected"
+        if one.kind in _ROBUST_MOMENTS:
+            # the price, which the last part of the term says
+            price = statistic_of(one).terms(one, self.schema)[0].assumed.rpartition("; ")[2]
+            assumed = f"{assumed}, with the fourth moments of normal values; {price}"
         for each in self._answers(one, self.expected):
-            made = self._forecast(one, each, "columns independent of each other, as expected")
-            if one.kind == "correlation" and each.p_value is not None:
+            made = self._forecast(one, each, assumed)
+            if one.kind.endswith("correlation") and each.p_value is not None:
                 made = replace(made, detected=self._correlation(one, each), effect="correlation")
             yield made
 
@@ -359,6 +365,16 @@ class _Study:
         refused = 2 * gammainccinv(freedom / 2, OUTSIDE)
         apart = test.growth * float(chndtrinc(refused, freedom, 1 - POWER))
         return math.sqrt(apart * (1 + noise**2 * counts.size / self.rows) / self.rows)
+
+
+def _moment(power: int, mean: float, deviation: float) -> float:
+    """Return the mean of a power up to 4 of normal values, at most that of squares, for values in [-1, 1]."""
+    square = mean**2 + deviation**2
+    if power < 3:
+        return mean if power == 1 else square
+    if power == 3:
+        return mean**3 + 3 * mean * deviation**2
+    return min(mean**4 + 6 * (mean * deviation) ** 2 + 3 * deviation**4, square)
 
 
 def _of_column(name: str, given: Expected | None, deviation: float) -> str:

@@ -78,7 +78,7 @@ class Sums:
         """Return the noisy sums that a statistic needs, by cell, and the deviation of each kind of sum."""
         (name,), table, by = one.columns, self._request.table, selectors(one, self._request.table)
         blocks = [table.block(name, by=by), table.block(over=(name,), by=by)]
-        if one.kind == "variance":
+        if one.kind in ("variance", "robust variance"):
             blocks.insert(0, table.block(name, name, by=by))
         if one.kind == "sum" and table.columns[name].middle == 0:
             del blocks[1]
@@ -133,4 +133,5 @@ ANSWERS: dict[str, Callable[[Sums, Asked], Answer]] = {
     "sum": Sums.sums,
     "mean": Sums.means,
     "variance": Sums.variances,
+    "robust variance": Sums.variances,
 }

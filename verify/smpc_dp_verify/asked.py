@@ -30,8 +30,12 @@ ONE, MORE, TIMED = (
 COMPARED = ("difference", "risk")
 OF_PAIRS = ("covariance", "correlation")
 GROUPED = ("count", "sum", "mean", "variance", "missing", "quantile", *OF_PAIRS, *TIMED, *COMPARED)
+# The last argument of an answer whose kind then begins with it: errors for any values.
+ROBUST = "robust"
+WITH_ROBUST = ("variance", *OF_PAIRS, "regression")
 # Those that several requests make.
-LOOPS = ("logistic", "poisson")
+LOOPS = ("logistic", "poisson", f"{ROBUST} regression")
+ROBUST_LOOP = re.compile(rf"\s*regression\s*\([^()]*,\s*{ROBUST}\s*\)")
 # What a session cannot describe: it would be read as another answer.
 RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}
 RESERVED |= {"random_effects", "table1", "by", "x"}
@@ -212,8 +216,20 @@ class _Reader:
             known = kind in self.table.described
             required(known, f"the statistic {kind}: the session does not describe its sums")
             result = result._replace(columns=self._names(","))
+        result = self._robust(result)
         self._take(")")
         return result
+
+    def _robust(self, one: Asked) -> Asked:
+        """Return an answer with robust errors if its last argument says so; of two columns none does."""
+        if one.kind not in WITH_ROBUST:
+            return one
+        if one.kind in OF_PAIRS and len(one.columns) > 2 and one.columns[-1] == ROBUST:
+            return one._replace(kind=f"{ROBUST} {one.kind}", columns=one.columns[:-1])
+        if one.kind not in OF_PAIRS and self._has(","):
+            self._take(ROBUST)
+            return one._replace(kind=f"{ROBUST} {one.kind}")
+        return one
 
     def _formula(self, kind: str) -> Asked:
         response = self._name()
@@ -251,7 +267,8 @@ class _Reader:
 
 def _check(one: Asked, table: Table) -> None:
     """Raise Refused if a table's columns do not allow a statistic, TooMany if it needs too many cells."""
-    names = (*one.columns, *one.by)
+    names, kind = (*one.columns, *one.by), one.kind.removeprefix(f"{ROBUST} ")
+    required(kind == one.kind or ROBUST not in table.columns, "the name of a column")
     required(all(name in table.columns for name in names), "a column that is asked for")
     required(len({*one.columns}) == len(one.columns) and len({*one.by}) == len(one.by), "what is asked")
     required(one.kind not in LOOPS, "a loop of requests")
@@ -260,15 +277,15 @@ def _check(one: Asked, table: Table) -> None:
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
     if one.kind == "regression":
         check_formula(one.columns, one.products, table)
-    is_numeric = one.kind in (*ONE, *MORE, "quantile") and one.kind not in ("chi_square", "missing")
+    is_numeric = kind in (*ONE, *MORE, "quantile") and kind not in ("chi_square", "missing")
     if described or is_numeric:
         for name in one.columns:
             table.number(name)
-    required(len(one.columns) > 1 or one.kind not in MORE, "what is asked")
+    required(len(one.columns) > 1 or kind not in MORE, "what is asked")
     # Of more columns there are more products of two than coordinates.
-    if one.kind in MORE and len(one.columns) ** 2 > 2 * MOST_LENGTH:
+    if kind in MORE and len(one.columns) ** 2 > 2 * MOST_LENGTH:
         raise TooMany("the number of cells")
-    has_groups = described.has_groups if described else one.kind in GROUPED
+    has_groups = described.has_groups if described else kind in GROUPED
     required(not one.by or has_groups, "what is asked")
     if one.kind in (*TIMED, *COMPARED, "chi_square"):
         _check_compared(one, table)
@@ -442,6 +459,34 @@ def _of_moments(one: Asked, table: Table) -> list[Term]:
     return result
 
 
+def _of_robust(one: Asked, table: Table) -> list[Term]:
+    """Return the numbers of an answer, each with the sums of third and fourth degree of its columns."""
+    plain = one._replace(kind=one.kind.removeprefix(f"{ROBUST} "))
+    terms, by = terms_of(plain._replace(where=()), table), selectors(one, table)
+    pairs = [*itertools.combinations_with_replacement(one.columns, 2)]
+    if plain.kind == "correlation":
+        pairs = [*itertools.combinations(one.columns, 2)]
+    result = []
+    for term, (a, b) in zip(terms, pairs, strict=True):
+        powers = [((a,) * first + (b,) * second) for first, second in DEGREES[plain.kind, a == b]]
+        added = [table.block(*each, over=one.columns, by=by) for each in powers]
+        result.append(term._replace(factors=term.factors | dict.fromkeys(added, 0.01)))
+    return result
+
+
+# Powers of two columns, or of one, in the sums that a robust error needs.
+_ALONE = ((3, 0), (4, 0))
+DEGREES: dict[tuple[str, bool], tuple[tuple[int, int], ...]] = {
+    ("variance", True): _ALONE,
+    ("covariance", True): _ALONE,
+    ("covariance", False): ((2, 1), (1, 2), (2, 2)),
+    ("correlation", False): (
+        *((3, 0), (2, 1), (1, 2), (0, 3)),
+        *((4, 0), (3, 1), (2, 2), (1, 3), (0, 4)),
+    ),
+}
+
+
 def _of_quantiles(one: Asked, table: Table) -> list[Term]:
     levels, by = [table.points(one.columns[0], one.bins or 1)], selectors(one, table)
     while (last := levels[-1]).cells > CHILDREN:
@@ -504,6 +549,7 @@ TERMS: dict[str, Callable[[Asked, Table], list[Term]]] = {
     **dict.fromkeys(("count", "table", "histogram", "chi_square"), _of_counts),
     **dict.fromkeys(OF_PAIRS, _of_moments),
     **dict.fromkeys(TIMED, _of_time),
+    **dict.fromkeys(("robust variance", "robust covariance", "robust correlation"), _of_robust),
     "missing": _of_missing,
     "difference": _of_difference,
     "risk": _of_risk,

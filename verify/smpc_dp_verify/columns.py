@@ -129,8 +129,8 @@ class Block(NamedTuple):
 
     @property
     def has_odd_power(self) -> bool:
-        """Whether some column occurs once in the product, so that the product may be negative."""
-        return any(self.powers.count(name) == 1 for name in self.powers)
+        """Whether some column has an odd power in the product, so that the product may be negative."""
+        return any(self.powers.count(name) % 2 for name in self.powers)
 
 
 class Described(NamedTuple):

@@ -157,7 +157,8 @@ class Moves:
         weights = [squares[block] for block in part]
         bounds = [math.fsum(w * distance(block, self.table) for w, block in zip(weights, part, strict=True))]
         columns = frozenset[str]().union(*(block.columns for block in part))
-        if not any(block.selectors or block.where for block in part) and len(columns) <= 1:
+        is_plain = not any(block.selectors or block.where or len(block.powers) > 2 for block in part)
+        if is_plain and len(columns) <= 1:
             bounds.append(_of_one_column(part, weights))
         if choices is not None:
             bounds.append(max(math.fsum(map(float.__mul__, weights, choice)) for choice in choices))

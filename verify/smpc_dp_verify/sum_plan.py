@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from smpc_dp_verify.asked import LOOPS
+from smpc_dp_verify.asked import LOOPS, ROBUST_LOOP
 from smpc_dp_verify.columns import Block, Table, number
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.gaussian import gaussian_mu
@@ -58,6 +58,7 @@ def read_shares(sums: Sums) -> Shares | None:
     session, given = sums.session, sums.session.parameters
     asked = given["ask"] if isinstance(given["ask"], list) else [given["ask"]]
     is_stepped = any(word in text for text in asked for word in (*LOOPS, "random_effects"))
+    is_stepped |= any(ROBUST_LOOP.match(text) for text in asked)
     is_planned = (
         session.protocol == "secagg" and "epsilon" in given and given.get("split", "range") == "range"
     )

@@ -41,6 +41,10 @@ ASKS = [
     "regression(a ~ b)",
     "regression(b ~ a * c)",
     "missing(d) by c",
+    "variance(a, robust)",
+    "variance(b, robust) by c",
+    "covariance(a, b, robust)",
+    "correlation(a, b, robust) by c",
     # the longest row of all others satisfies each condition
     "count where a >= 1",
     "mean(a) where c = x",

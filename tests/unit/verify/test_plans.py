@@ -139,6 +139,8 @@ ASKED: dict[str, list[str]] = {
     "counts and sums": ["count", "sum(age)", "count by sex x age", "sum(bmi) by sex"],
     "means and variances": ["mean(age) by sex", "variance(bmi)", "variance(age) by sex", "mean(bmi)"],
     "moments": ["covariance(age, bmi)", "correlation(age, bmi, ill)", "correlation(age, bmi) by sex"],
+    "robust errors": ["variance(age, robust) by sex", "variance(bmi, robust)"],
+    "robust errors of pairs": ["correlation(age, bmi, robust)", "covariance(bmi, ill, robust) where age > 0"],
     "tables": [
         "count",
         "sex x ward x age",
@@ -297,7 +299,7 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
     assert name != "well hidden totals" or noise.pair_variance == request.hidden
     counted = [*range(1, plan.parties)]
     rows = len(counted) * (parameters.public_rows or (parameters.schema.max_rows // 2,))[0]
-    kinds = ("count", "sum", "mean", "variance", "table", "histogram")
+    kinds = ("count", "sum", "mean", "variance", "robust variance", "table", "histogram")
     for part in (0.0, 0.3, 1.0):
         total = part * rows / parameters.schema.max_rows * (0.4 * low + 0.6 * high)
         grid = np.rint(total).astype(np.int64)
@@ -373,6 +375,7 @@ def test_both_plan_the_same_noise_of_records_in_secure_sums(name: str) -> None:
     [
         {"ask": "logistic(ill ~ age)", "steps": 3},
         {"ask": "random_effects(bmi)"},
+        {"ask": ["regression(bmi ~ age + ill , robust )"]},
         {"ask": "count", "split": "balanced"},
         {"ask": "median(bmi) by age x band x sex"},
         {

@@ -1,0 +1,203 @@
+"""Sampling errors of variances, covariances and correlations from noisy fourth moments, for any values.
+
+The sums of third and fourth degree are in the request of the answer, with a small part of its budget, for no
+estimate depends on them. docs/proofs/records.md has the formulas.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from smpc_dp.records.asked import Statistic
+from smpc_dp.records.cells import variances
+from smpc_dp.records.features import Block, product, selector
+from smpc_dp.records.intervals import Interval, around, normal_quantile, within
+from smpc_dp.records.moments import Moments, correlations, covariances, of_cells
+from smpc_dp.records.noisy import Display, NoisySums
+from smpc_dp.records.population import NORMAL_THEORY, on_scale, two_sided
+from smpc_dp.records.result import Estimate, finite, near_zero
+from smpc_dp.records.schema import Schema
+from smpc_dp.records.terms import Term, correlation_terms, covariance_terms, variance_terms
+
+UNCLEAR = "no sampling error: the fourth moments are within the noise"
+ROBUST_COSTS = "robust sampling errors cost about"
+# c_b of each sum that sampling errors alone depend on.
+FACTOR = 0.01
+# Powers of the first and of the second column of a pair.
+Degrees = tuple[int, int]
+Pair = tuple[str, str]
+# Of a column with itself, and of two columns.
+_ALONE: tuple[Degrees, ...] = ((3, 0), (4, 0))
+_OF_COVARIANCE: tuple[Degrees, ...] = ((2, 1), (1, 2), (2, 2))
+_OF_CORRELATION: tuple[Degrees, ...] = (
+    *((3, 0), (2, 1), (1, 2), (0, 3)),
+    *((4, 0), (3, 1), (2, 2), (1, 3), (0, 4)),
+)
+_UP_TO_TWO: tuple[Degrees, ...] = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
+
+
+@dataclass(frozen=True)
+class Robust:
+    """Variant of a statistic of second moments whose sampling errors need no normal values.
+
+    Attributes:
+        plain_terms, plain: the error models and the estimates of the statistic for normal values.
+    """
+
+    plain_terms: Callable[[Statistic, Schema], list[Term]]
+    plain: Callable[[Statistic, NoisySums, Display], Iterator[Estimate]]
+
+    def terms(self, one: Statistic, schema: Schema) -> list[Term]:
+        """Return the plain error models with sums of third and fourth degree, and say what those cost."""
+        by = [selector(schema, name) for name in one.by]
+        return [
+            _with(
+                term,
+                [
+                    product(schema, *_powers(pair, degrees), over=one.columns, by=by)
+                    for degrees in self._degrees(pair)
+                ],
+            )
+            for term, pair in zip(self.plain_terms(one, schema), self._pairs(one), strict=True)
+        ]
+
+    def estimates(self, one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+        """Yield the plain estimates, each with the sampling error of whatever values the rows have."""
+        made = self.plain(one, noisy, display)
+        cells = ((moments, pair) for moments, _ in of_cells(one, noisy) for pair in self._pairs(one))
+        for estimate, (moments, pair) in zip(made, cells, strict=True):
+            # without one the count or the variance is within the noise, which a note says
+            if estimate.sampling_error is None or estimate.value is None:
+                yield estimate
+            else:
+                yield self._with_sampling(estimate, moments, pair, display.outside)
+
+    @property
+    def _is_correlation(self) -> bool:
+        """Whether the statistic is a correlation, and not a variance or a covariance."""
+        return self.plain is correlations
+
+    def _pairs(self, one: Statistic) -> list[Pair]:
+        """Return the pairs of columns of the numbers of an answer, in their order."""
+        if self._is_correlation:
+            return [*itertools.combinations(one.columns, 2)]
+        return [*itertools.combinations_with_replacement(one.columns, 2)]
+
+    def _degrees(self, pair: Pair) -> tuple[Degrees, ...]:
+        """Return the powers of a pair's columns in the sums that its sampling error needs."""
+        if pair[0] == pair[1]:
+            return _ALONE
+        return _OF_CORRELATION if self._is_correlation else _OF_COVARIANCE
+
+    def _with_sampling(self, made: Estimate, moments: Moments, pair: Pair, outside: float) -> Estimate:
+        """Return an estimate with sampling error, population interval and p-value from fourth moments.
+
+        Where the fourth moments are within their noise there is no sampling error, and the interval has one
+        from moments that are two standard errors above.
+        """
+        schema = moments.noisy.schema
+        alone = pair[0] == pair[1]
+        known = [degrees for degrees in _UP_TO_TWO if not (alone and degrees[1])]
+        sums = {degrees: moments.sum(*_powers(pair, degrees)) for degrees in (*known, *self._degrees(pair))}
+        square, noise = _with_noise(self._square, sums)
+        note = near_zero(square, noise)
+        size = (
+            1.0 if self._is_correlation else math.prod(schema.number(name, name).width / 2 for name in pair)
+        )
+        most = max(square, 0.0) + (2 * noise if note else 0.0)
+        error, own = size * math.sqrt(most / sums[0, 0][0]), made.standard_error or 0.0
+        ends, tested = self._ends(made.value or 0.0, own, error, outside)
+        if alone:
+            ends = within(ends, 0.0, size)
+        plain = "" if made.note == NORMAL_THEORY else made.note
+        return replace(
+            made,
+            sampling_error=None if note else finite(error),
+            population_low=finite(ends[0]),
+            population_high=finite(ends[1]),
+            p_value=tested,
+            note="; ".join(filter(None, (plain, UNCLEAR if note else ""))),
+        )
+
+    def _ends(
+        self, value: float, noise: float, error: float, outside: float
+    ) -> tuple[Interval, float | None]:
+        """Return the interval of the population, and of a correlation the p-value of 0, by Wald's test."""
+        if not self._is_correlation:
+            return around(value, math.hypot(noise, error), normal_quantile(outside)), None
+        slope = 1 / (1 - value**2)
+        made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope))
+        ends = (-1.0, 1.0) if made is None or made.ends is None else made.ends
+        whole = slope * math.hypot(noise, error)
+        return ends, two_sided(math.atanh(value) / whole) if whole > 0 else None
+
+    def _square(self, sums: Mapping[Degrees, float]) -> float:
+        """Return the variance of a row's influence on the answer, of columns in [-1, 1].
+
+        It is that of uv of the centred columns, or of uv - r (u^2 + v^2)/2 of the standardised ones.
+        """
+        count = sums[0, 0]
+        means = {degrees: value / count for degrees, value in sums.items()}
+        if (0, 1) not in sums:
+            return _central(means, 4, 0) - _central(means, 2, 0) ** 2
+        both = _central(means, 2, 2)
+        product_of = _central(means, 1, 1)
+        if not self._is_correlation:
+            return both - product_of**2
+        first, second = _central(means, 2, 0), _central(means, 0, 2)
+        size = first * second
+        if min(first, second) <= 0:
+            return 0.0
+        value = product_of / math.sqrt(size)
+        fourth = _central(means, 4, 0) / first**2 + _central(means, 0, 4) / second**2
+        mixed = _central(means, 3, 1) / first + _central(means, 1, 3) / second
+        return both / size * (1 + value**2 / 2) + value**2 / 4 * fourth - value / math.sqrt(size) * mixed
+
+
+VARIANCE = Robust(variance_terms, variances)
+COVARIANCE = Robust(covariance_terms, covariances)
+CORRELATION = Robust(correlation_terms, correlations)
+
+
+def _powers(pair: Pair, degrees: Degrees) -> tuple[str, ...]:
+    """Return the columns of a pair, each as often as its power."""
+    return (pair[0],) * degrees[0] + (pair[1],) * degrees[1]
+
+
+def _with(term: Term, blocks: list[Block]) -> Term:
+    """Return an error model with further sums, and in `assumed` by how much they enlarge the noise.
+
+    Alone, and under add-remove, the squared noise of an answer is the sum of the roots of its c_b times that
+    of all c_b.
+    """
+    squares = term.squares | dict.fromkeys(blocks, FACTOR)
+    plain, whole = (sum(map(math.sqrt, each.values())) for each in (term.squares, squares))
+    price = f"{ROBUST_COSTS} {math.sqrt(whole / plain):.3g} times the noise"
+    return replace(term, squares=squares, assumed=f"{term.assumed}; {price}")
+
+
+def _central(means: Mapping[Degrees, float], first: int, second: int) -> float:
+    """Return the central moment of these degrees from the means of all products of fewer factors."""
+    x, y = means[1, 0], means.get((0, 1), 0.0)
+    return sum(
+        math.comb(first, i) * math.comb(second, j) * (-x) ** (first - i) * (-y) ** (second - j) * means[i, j]
+        for i in range(first + 1)
+        for j in range(second + 1)
+    )
+
+
+def _with_noise(
+    function: Callable[[Mapping[Degrees, float]], float], sums: Mapping[Degrees, tuple[float, float]]
+) -> tuple[float, float]:
+    """Return a function of noisy sums and its standard error, by steps of each sum's deviation each way."""
+    values = {degrees: value for degrees, (value, _) in sums.items()}
+    changes = [
+        function({**values, degrees: value + error}) - function({**values, degrees: value - error})
+        for degrees, (value, error) in sums.items()
+    ]
+    return function(values), math.hypot(*changes) / 2
