@@ -153,6 +153,7 @@ _STATISTICS = (
         regressions,
         formula.check_linear,
         numeric=False,
+        groups=True,
     ),
     RecordStatistic(
         "survival",

@@ -272,7 +272,8 @@ class _Study:
     def _of_moments(self, one: Statistic) -> Iterator[Forecast]:
         """Yield predictions for variances, correlations or regressions of columns assumed independent."""
         for each in self._answers(one, self.expected):
-            made = self._forecast(one, each, "columns independent of each other, as expected")
+            groups = ", in groups of equal size" if one.by else ""
+            made = self._forecast(one, each, f"columns independent of each other, as expected{groups}")
             if one.kind == "correlation" and each.p_value is not None:
                 made = replace(made, detected=self._correlation(one, each), effect="correlation")
             yield made

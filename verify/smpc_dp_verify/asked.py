@@ -29,7 +29,8 @@ ONE, MORE, TIMED = (
 # Of two groups.
 COMPARED = ("difference", "risk")
 OF_PAIRS = ("covariance", "correlation")
-GROUPED = ("count", "sum", "mean", "variance", "missing", "quantile", *OF_PAIRS, *TIMED, *COMPARED)
+OF_COLUMNS = ("count", "sum", "mean", "variance", "missing", "quantile", "regression")
+GROUPED = (*OF_COLUMNS, *OF_PAIRS, *TIMED, *COMPARED)
 # Those that several requests make.
 LOOPS = ("logistic", "poisson")
 # What a session cannot describe: it would be read as another answer.
@@ -259,7 +260,8 @@ def _check(one: Asked, table: Table) -> None:
     described = table.described.get(one.kind)
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
     if one.kind == "regression":
-        check_formula(one.columns, one.products, table)
+        required(not {*one.by} & {*one.columns}, "what is asked")
+        check_formula(one.columns, one.products, table, selectors(one, table))
     is_numeric = one.kind in (*ONE, *MORE, "quantile") and one.kind not in ("chi_square", "missing")
     if described or is_numeric:
         for name in one.columns:
@@ -451,7 +453,9 @@ def _of_quantiles(one: Asked, table: Table) -> list[Term]:
 
 
 def _of_regression(one: Asked, table: Table) -> list[Term]:
-    return [Term(one.text, factors_of(one.columns, one.products, table), 1.0)]
+    by = selectors(one, table)
+    factors = factors_of(one.columns, one.products, table, by)
+    return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 
 
 def _of_time(one: Asked, table: Table) -> list[Term]:

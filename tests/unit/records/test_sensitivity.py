@@ -40,6 +40,7 @@ ASKS = [
     "count by c x d",
     "regression(a ~ b)",
     "regression(b ~ a * c)",
+    "regression(a ~ b) by c",
     "missing(d) by c",
     # the longest row of all others satisfies each condition
     "count where a >= 1",
