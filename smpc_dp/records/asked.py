@@ -15,10 +15,11 @@ FORMS = (
     "histogram(a, bins), quantile(a, q, ...), median(a), a x b, regression(y ~ a * b + c), "
     "table1(a, b, ...); alone logistic(y ~ a * b + c), poisson(y ~ a * b + c), "
     "random_effects(a, least rows); "
-    "survival(time, event), logrank(time, event) by a, cox(time, event ~ a + b), heterogeneity(a), "
+    "survival(time, event), logrank(time, event) by a, cox(time, event ~ a + b), cox_breslow and cox_efron "
+    "like cox, heterogeneity(a), "
     "difference(a) by b, risk(a) by b, chi_square(a, b); "
-    "count, sum, mean, variance, missing, covariance, correlation, quantile, median, survival, cox "
-    "and table1 also 'by' categories; "
+    "count, sum, mean, variance, missing, covariance, correlation, quantile, median, regression, survival, "
+    "cox, cox_breslow, cox_efron and table1 also 'by' categories; "
     "last 'where' a = b and c >= 5"
 )
 _TOKEN = re.compile(

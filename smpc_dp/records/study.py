@@ -36,6 +36,7 @@ OUTSIDE, POWER = 0.05, 0.8
 # Answers whose forecast needs mean and deviation of their columns; those with an upper bound without.
 _OF_MOMENTS = ("variance", "covariance", "correlation", "regression")
 _OF_BOUNDS = ("sum", "mean", "difference")
+_COX = ("cox", "cox_breslow", "cox_efron")
 _OF_COUNTS = {
     "count": "cells of equal size",
     "table": "cells of equal size",
@@ -45,7 +46,7 @@ _OF_COUNTS = {
     "quantile": "of the rank, as a share of the rows, for values spread evenly over the bounds",
     "survival": "as many events and departures in each bin of time",
     "logrank": "as many events and departures in each bin of time",
-    "cox": "as many events and departures in each bin of time",
+    **dict.fromkeys(_COX, "as many events and departures in each bin of time"),
 }
 _OF_ROWS = "of the rows that are there, which are no sample"
 _OF_CONDITION = "all rows satisfy the condition (--rows N plans for N rows that do)"
@@ -223,7 +224,7 @@ class _Study:
                 whole = math.hypot(each.standard_error or 0.0, each.sampling_error)
                 ratio = math.exp((_Z + _Z_POWER) * whole / self._log_hazard_slope(one))
                 yield replace(made, detected=ratio, effect="hazard ratio")
-            elif one.kind == "cox" and each.sampling_error:
+            elif one.kind in _COX and each.sampling_error:
                 whole = math.hypot(each.standard_error or 0.0, each.sampling_error)
                 yield replace(made, detected=math.exp((_Z + _Z_POWER) * whole), effect="hazard ratio")
             elif each.p_value is None:

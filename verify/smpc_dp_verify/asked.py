@@ -21,10 +21,11 @@ MOST_ASKED, MOST_BINS, BINS, CHILDREN = 1000, 1024, 256, 16
 # Coordinates of a vector: all cells that are asked for together.
 MOST_LENGTH = 4096
 # Of one column, of several, of a time and an event; which have groups.
+COX = ("cox", "cox_breslow", "cox_efron")
 ONE, MORE, TIMED = (
     ("sum", "mean", "variance", "heterogeneity", "difference", "risk", "missing"),
     ("covariance", "correlation", "chi_square"),
-    ("survival", "logrank", "cox"),
+    ("survival", "logrank", *COX),
 )
 # Of two groups.
 COMPARED = ("difference", "risk")
@@ -195,7 +196,7 @@ class _Reader:
             first = self._name()
             self._take(",")
             result = result._replace(columns=(first, self._name()))
-            if kind == "cox":
+            if kind in COX:
                 self._take("~")
                 result = result._replace(columns=(*result.columns, *self._names("+")))
         elif kind in ("regression", *LOOPS):
@@ -295,7 +296,7 @@ def _celled(one: Asked, table: Table) -> tuple[str, ...]:
         return one.columns
     if one.kind == "missing" and table.columns[one.columns[0]].values:
         return one.columns
-    return one.columns[2:] if one.kind == "cox" else ()
+    return one.columns[2:] if one.kind in COX else ()
 
 
 def _check_compared(one: Asked, table: Table) -> None:
@@ -312,11 +313,11 @@ def _check_compared(one: Asked, table: Table) -> None:
         for name, ranges in one.where:
             reached = {bisect_right(starts, end) for ends in ranges for end in ends}
             required(name != one.by[0] or len(reached) == 2, "two groups")
-    if one.kind in ("cox", "chi_square"):
+    if one.kind in (*COX, "chi_square"):
         cells = [_cells(name, table) for name in _celled(one, table)]
         required(not {*one.by} & {*one.columns} and min(cells) > 1, "cells to compare")
         is_table = len(cells) == 2 and math.prod(cells) <= MOST_BINS
-        required(one.kind == "cox" or is_table, "cells to compare")
+        required(one.kind in COX or is_table, "cells to compare")
 
 
 def _is_indicator(name: str, table: Table) -> bool:
@@ -468,7 +469,7 @@ def _of_time(one: Asked, table: Table) -> list[Term]:
     block = Block((), tuple(sorted(one.columns[:2])), (*by, time, table.equal(one.columns[1], 2)))
     if one.kind == "logrank":
         return [Term(one.text, {block: block.cells / 2}, 1.0, is_total=True)]
-    if one.kind == "cox":
+    if one.kind in COX:
         return [Term(one.text, {block: 32.0 * block.cells}, 1.0)]
     return [Term(one.text, {block: 4.0 * time.cells}, 1.0, groups=math.prod(each.cells for each in by))]
 
