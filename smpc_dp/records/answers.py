@@ -16,7 +16,7 @@ from smpc_dp.records.intervals import ErrorDistribution
 from smpc_dp.records.noisy import Display, NoisySums, laplace_distribution
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.registered import statistic_of
-from smpc_dp.records.result import Answers, Estimate
+from smpc_dp.records.result import Answers, Estimate, without_rows
 
 # Counts below this many noise deviations are not shown, nor means over such groups: that protects nothing.
 DEFAULT_HIDE = 3.0
@@ -29,6 +29,7 @@ def estimate(
     *,
     rows: int | None = None,
     holders: int | None = None,
+    lost: frozenset[str] = frozenset(),
     level: float = 0.95,
     simultaneous: bool = False,
     hide: float = DEFAULT_HIDE,
@@ -41,6 +42,7 @@ def estimate(
         present: the parties whose vectors and shares of noise are in it.
         rows: the number of rows of these parties, where it is public.
         holders: of these parties those with rows, where that is public; otherwise all count as such.
+        lost: of a column of parties those that are not in the sum; answers about them alone are refused.
         level: of each interval, or, `simultaneous`, of all of them together.
         hide: counts below so many standard deviations of their noise are not shown; 0 shows all.
     """
@@ -48,7 +50,7 @@ def estimate(
         raise ConfigError.at(
             "level", f"must be in (0, 1), and hide 0 or more: {level}, {hide}", ConfigCheck.RANGE
         )
-    noisy = noisy_sums(plan, total, present, rows, present if holders is None else holders)
+    noisy = noisy_sums(plan, total, present, rows, present if holders is None else holders, lost)
     outside = 1 - level
     if simultaneous:
         outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Display(0.5, 0.0)))
@@ -59,12 +61,21 @@ def estimate(
 
 def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the estimates of one requested statistic, named with its condition on rows if there is one."""
+    column = noisy.schema.party_column
     for estimate in statistic_of(one).estimates(one, noisy.by_condition[one.where], display):
+        party = estimate.cell.get(column) if column is not None else None
+        if party in noisy.lost:
+            estimate = without_rows(estimate, party)
         yield replace(estimate, name=one.named(estimate.name)) if one.where else estimate
 
 
 def noisy_sums(
-    plan: Plan, total: NDArray[np.int64], present: int, rows: int | None, holders: int
+    plan: Plan,
+    total: NDArray[np.int64],
+    present: int,
+    rows: int | None,
+    holders: int,
+    lost: frozenset[str] = frozenset(),
 ) -> NoisySums:
     """Split an opened total into noisy sums by block; raise ConfigError for a wrong shape or unfit `rows`."""
     if total.shape != (plan.length,):
@@ -91,4 +102,4 @@ def noisy_sums(
         if laplace is not None and lacking in distributions:
             parts = first / deviation, second / deviation
             distributions[lacking.others] = laplace_distribution(present / laplace.parts, parts)
-    return NoisySums(plan.schema, blocks, distributions, holders)
+    return NoisySums(plan.schema, blocks, distributions, holders, lost)

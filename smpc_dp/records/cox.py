@@ -19,6 +19,7 @@ from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Selector
 from smpc_dp.records.intervals import INFINITE, around, normal_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
+from smpc_dp.records.partial_likelihood import Fit, RiskSets, Ties, fitted_partial
 from smpc_dp.records.population import first_order, two_sided
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Category, Schema
@@ -34,11 +35,18 @@ _MOST_NOISE = 0.25
 _STEPS, _LONGEST, _CLOSE, _GREATEST = 100, 1.0, 1e-9, 30.0
 
 
-def cox(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+FIRST_ORDER = "the interval is to first order"
+OF_TIES = {"breslow": "Breslow's ties of the bins", "efron": "Efron's ties of the bins"}
+
+
+def cox(
+    one: Statistic, noisy: NoisySums, display: Display, *, ties: Ties | None = None
+) -> Iterator[Estimate]:
     """Yield the log hazard ratio of each category over the reference category, by Cox regression.
 
-    Rows that leave within a bin count for half of it. Neighbouring bins whose events together are within
-    the noise have one hazard for each unit of time. Intervals are to first order.
+    Without `ties` by the likelihood of grouped times: rows that leave within a bin count for half of it, and
+    neighbouring bins whose events together are within the noise have one hazard for each unit of time. With
+    `ties` by the partial likelihood whose times are the bins. Intervals are to first order.
     """
     schema = noisy.schema
     block = survival_block(one, schema)
@@ -46,11 +54,16 @@ def cox(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate
     strata, covariates, time = block.selectors[:size], block.selectors[size:-2], block.selectors[-2]
     counts = Counts.of(noisy.sums(block), strata, covariates, time, noisy.deviation(block))
     design, names = _design(covariates, schema)
-    fit = fitted(counts.clear, design, np.diff(time.edges))
+    if ties is None:
+        fit = fitted(counts.clear, design, np.diff(time.edges))
+    else:
+        clear = counts.clear
+        sets = RiskSets.of(clear.events, clear.leaving, clear.staying, clear.noise)
+        fit = fitted_partial(sets, design, ties)
     z, over = normal_quantile(display.outside), float(counts.rows)
     for index, (column, category, reference) in enumerate(names):
         label = f"log hazard ratio to {column} = {reference}"
-        cell, note = {column: category}, "the interval is to first order"
+        cell, note = {column: category}, FIRST_ORDER if ties is None else f"{OF_TIES[ties]}; {FIRST_ORDER}"
         if fit is None:
             yield Estimate.of(one, label, "", INFINITE, cell=cell, over=over, note=NO_FIT)
             continue
@@ -115,15 +128,6 @@ class Counts:
         gone = self.events + self.leaving
         later = np.cumsum(gone[:, :, ::-1], axis=2)[:, :, ::-1] - gone
         return np.asarray(later + self.staying[:, :, None] + self.leaving / 2)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Result of a Cox fit: coefficients, inverse information matrix, and covariance that noise brings."""
-
-    value: Floats
-    inverse: Floats
-    noise: Floats
 
 
 def _design(covariates: tuple[Selector, ...], schema: Schema) -> tuple[Floats, list[tuple[str, str, str]]]:

@@ -202,6 +202,9 @@ def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
         raise ConfigError.at("records.rows", reason, ConfigCheck.CONFLICT)
     tables = [count_selectors(one, schema) for one in statistics]
     base = max(tables, key=len)
+    if any(chosen.column == schema.party_column for table in tables for chosen in table):
+        reason = f"{schema.party_column!r} is the party: each cell has records of one party, so none is shown"
+        raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
     for one, selectors in zip(statistics, tables, strict=True):
         if not set(selectors) <= set(base):
             finest = statistics[tables.index(base)].text

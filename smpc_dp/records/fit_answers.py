@@ -19,7 +19,7 @@ from smpc_dp.records.formula import Coefficient
 from smpc_dp.records.intervals import INFINITE, Interval, around
 from smpc_dp.records.population import Sampling, first_order
 from smpc_dp.records.regression import REFUSED, chi_square
-from smpc_dp.records.result import Answers, Estimate
+from smpc_dp.records.result import Answers, Estimate, lost_note
 
 Floats = NDArray[np.float64]
 # The longest step of a coefficient of a column in [-1, 1].
@@ -116,7 +116,10 @@ def fitted(
     alike = [sums for sums in plan.averaged or () if sums.numbers == last.numbers]
     average = _Average(tuple(_step(plan, sums) for sums in (*alike, last)), *plan.deviations(present))
     names, contrasts = plan.design.coefficients, plan.design.contrasts()
-    if average.is_clear(outside * _INFORMATION / 2):
+    lost = {one for one in plan.design.lost(plan.schema.lost_parties(numbers)) if one is not None}
+    if lost:
+        estimates = [_coefficient(plan, name, INFINITE, note=lost_note(lost)) for name in names]
+    elif average.is_clear(outside * _INFORMATION / 2):
         wide = _wide(plan, average, contrasts, outside)
         estimates = _estimates(plan, average, names, contrasts, wide, outside)
     else:

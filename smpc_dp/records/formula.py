@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.asked import Product, Reader, Statistic
-from smpc_dp.records.checks import cells_in, check_binary
-from smpc_dp.records.features import Block, presence, selector
+from smpc_dp.records.checks import cells_in, check_binary, check_cells
+from smpc_dp.records.features import Block, Selector, presence, selector
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Integers, Table
 from smpc_dp.records.terms import Term
@@ -96,13 +96,19 @@ def check_formula(one: Statistic, schema: Schema, where: str) -> None:
     if count > MAX_COEFFICIENTS:
         reason = f"{count} coefficients, at most {MAX_COEFFICIENTS}"
         raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
+    count *= cells_in(one.by, schema)
     if schema.rows_expected is not None and count > schema.rows_expected:
-        reason = f"{count} coefficients, more than rows_expected = {schema.rows_expected}"
+        groups = " of all groups" if one.by else ""
+        reason = f"{count} coefficients{groups}, more than rows_expected = {schema.rows_expected}"
         raise ConfigError.at(where, reason, ConfigCheck.RANGE)
 
 
 def check_linear(one: Statistic, schema: Schema, where: str) -> None:
-    """Raise ConfigError for a linear regression with a bad formula, or with too large or too many sums."""
+    """Raise ConfigError for a linear regression with a bad formula or group, or too large or many sums."""
+    check_cells(one.by, schema, where)
+    if twice := {*one.by} & {*one.columns}:
+        reason = f"column {min(twice)!r} is in the formula, and makes groups"
+        raise ConfigError.at(where, reason, ConfigCheck.DUPLICATE)
     check_formula(one, schema, where)
     design = Design(one, schema)
     for product in one.products:
@@ -159,7 +165,8 @@ class Design:
     """Design matrix of a regression formula, and the sums over rows that the normal equations need.
 
     A column of categories has an indicator for each but the reference. A sum that is needed in cells of
-    several sets of columns is in the request for those sets alone that no other one contains.
+    several sets of columns is in the request for those sets alone that no other one contains. By groups each
+    sum is needed in each group: their cells come first.
     """
 
     one: Statistic
@@ -177,6 +184,11 @@ class Design:
                 for levels in itertools.product(*choices)
             ]
         return result
+
+    @functools.cached_property
+    def groups(self) -> tuple[Selector, ...]:
+        """The partitions of the columns after `by`; none of one regression for all rows."""
+        return tuple(selector(self.schema, name) for name in self.one.by)
 
     def numbers(self, product: Product) -> tuple[str, ...]:
         """Return the columns of a product that hold numbers, in order."""
@@ -242,7 +254,8 @@ class Design:
         """Return the description of the requested sums that give a product's sums in these groups."""
         factors = tuple(sorted(powers))
         cells = self._cells[factors][tuple(sorted({*categories}))]
-        return Block(factors, self._present(cells), tuple(selector(self.schema, name) for name in cells))
+        selectors = tuple(selector(self.schema, name) for name in cells)
+        return Block(factors, self._present(cells), (*self.groups, *selectors))
 
     def _present(self, cells: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns in which a row must have a value, besides the grouping columns."""
@@ -257,6 +270,21 @@ class Design:
             block = self.block(powers, categories)
             result[block] = max(result.get(block, 0.0), factor)
         return result
+
+    def lost(self, parties: Collection[str]) -> list[str | None]:
+        """Return for each coefficient the lost party because of which it has no value, None if it has one.
+
+        A lost party has no coefficient. Where others are compared with a lost party, none has a value: all
+        would mean something else.
+        """
+        name = self.schema.party_column
+        if name is None or name not in self.one.columns:
+            return [None] * len(self.coefficients)
+        values, reference = self._category(name).values, self._category(name).reference_index
+        indices = [dict(one.levels).get(name, reference) for one in self.coefficients]
+        if values[reference] in parties:
+            indices = [reference] * len(indices)
+        return [values[index] if values[index] in parties else None for index in indices]
 
     def matrix(self, table: Table, where: Integers) -> Floats:
         """Return the design matrix of a table's rows at these indices, numbers scaled to [-1, 1]."""
@@ -304,7 +332,10 @@ class Design:
 
 def regression_terms(one: Statistic, schema: Schema) -> list[Term]:
     """Return the planning term of a linear regression: how the noise of each sum enters its error."""
+    design = Design(one, schema)
     assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
-    if Design(one, schema).categories(one.columns):
+    if design.categories(one.columns):
         assumed += ", and categories of equal size"
-    return [Term(one.text, 1.0, False, Design(one, schema).factors, 1, assumed)]
+    if one.by:
+        assumed += ", and groups of equal size"
+    return [Term(one.text, 1.0, False, design.factors, cells_in(one.by, schema), assumed)]

@@ -44,12 +44,14 @@ class NoisySums:
             of the parties' sums.
         laplace: the blocks with Laplace noise, and its law; all others have a normal one.
         holders: the number of parties that have rows, as far as is public.
+        lost: of a column of parties those that are not in the sum.
     """
 
     schema: Schema
     blocks: Mapping[Block, tuple[Floats, float]]
     laplace: Mapping[Block, ErrorDistribution]
     holders: int
+    lost: frozenset[str] = frozenset()
 
     @functools.cached_property
     def by_condition(self) -> dict[tuple[Condition, ...], NoisySums]:
@@ -61,7 +63,7 @@ class NoisySums:
             laplace = {plain: self.laplace[block] for block, plain in own.items() if block in self.laplace}
             # how many rows satisfy a condition is never public
             schema = replace(self.schema, rows="private") if where else self.schema
-            result[where] = NoisySums(schema, blocks, laplace, self.holders)
+            result[where] = NoisySums(schema, blocks, laplace, self.holders, self.lost)
         return result
 
     def sums(self, block: Block) -> Floats:

@@ -271,6 +271,7 @@ class NoisyRecordParameters(PlannedRecordParameters):
             len(numbers),
             rows=self.rows_of(numbers),
             holders=self.holders_of(numbers),
+            lost=self.schema.lost_parties(numbers),
             level=level,
             simultaneous=simultaneous,
             hide=DEFAULT_HIDE if hide is None else hide,
@@ -358,8 +359,18 @@ def read_records(
         except ConfigError as error:
             issues += error.issues
     if schema is not None:
-        issues += row_issues(schema, good.get("public_rows"), parties)
+        issues += row_issues(schema, good.get("public_rows"), parties) + _party_issues(schema, parties)
     return schema, good, issues
+
+
+def _party_issues(schema: Schema, parties: int) -> list[ConfigIssue]:
+    """Return the fault of a column of parties that has not as many as the roster."""
+    name = schema.party_column
+    lost = len(schema.lost_parties(()))
+    if name is None or lost == parties:
+        return []
+    reason = f"has {lost} parties, the roster {parties}"
+    return [ConfigIssue(f"records.columns.{name}.values", reason, ConfigCheck.SHAPE)]
 
 
 def planned_or_issues(plan: Callable[[], T]) -> tuple[T | None, list[ConfigIssue]]:

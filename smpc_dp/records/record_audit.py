@@ -37,7 +37,7 @@ from smpc_dp.privacy.mechanisms.mixed_shares import MixedShare
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.parameters import PlannedRecordParameters
 from smpc_dp.records.plan import Plan
-from smpc_dp.records.schema import Elapsed, Number, Schema
+from smpc_dp.records.schema import Elapsed, Number, PartyNames, Schema
 from smpc_dp.records.steps import SteppedPlan
 from smpc_dp.records.table import Table, read_table
 
@@ -266,6 +266,7 @@ def _neighbours(
                 schema,
                 end if party < schema.party_factor else 0,
                 None if public_rows is None else public_rows[party],
+                party,
             )
             for party in range(parties)
         ]
@@ -273,10 +274,10 @@ def _neighbours(
     return [(tables(end), tables(-end if schema.rows == "public" else 0)) for end in (1, -1)]
 
 
-def _table(schema: Schema, end: int, public_rows: int | None) -> Table:
+def _table(schema: Schema, end: int, public_rows: int | None, index: int) -> Table:
     """Return a test table with one unit's rows at an extreme of all columns; `end` 0 for none of them.
 
-    With public rows others fill it up, in the middle of their columns.
+    With public rows others fill it up, in the middle of their columns. `index`: of the party in the roster.
     """
     most = schema.person_factor if public_rows is None else min(schema.person_factor, public_rows)
     unit = most if end else 0
@@ -296,4 +297,6 @@ def _table(schema: Schema, end: int, public_rows: int | None) -> Table:
     arrays = {
         name: np.array(values, dtype=None if values else np.float64) for name, values in columns.items()
     }
-    return read_table(arrays, schema, party="audit")
+    parties = schema.columns.get(schema.party_column or "")
+    member = parties.values[index] if isinstance(parties, PartyNames) else None
+    return read_table(arrays, schema, party="audit", member=member)

@@ -125,6 +125,14 @@ _QUANTILES = partial(
     groups=True,
     any_noise=True,
 )
+_COX = partial(
+    RecordStatistic,
+    read=Reader.time_and_event_over,
+    terms=terms.cox_terms,
+    check=checks.check_cox,
+    numeric=False,
+    groups=True,
+)
 _IN_STEPS = partial(RecordStatistic, terms=_in_steps, estimates=_in_steps, conditions=False)
 _STATISTICS = (
     _COUNTS("count", None, groups=True),
@@ -157,6 +165,7 @@ _STATISTICS = (
         regressions,
         formula.check_linear,
         numeric=False,
+        groups=True,
     ),
     RecordStatistic(
         "survival",
@@ -176,15 +185,9 @@ _STATISTICS = (
         numeric=False,
         groups=True,
     ),
-    RecordStatistic(
-        "cox",
-        Reader.time_and_event_over,
-        terms.cox_terms,
-        cox,
-        checks.check_cox,
-        numeric=False,
-        groups=True,
-    ),
+    _COX("cox", estimates=cox),
+    _COX("cox_breslow", estimates=partial(cox, ties="breslow")),
+    _COX("cox_efron", estimates=partial(cox, ties="efron")),
     RecordStatistic(
         "difference",
         Reader.one_column,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Block
 from smpc_dp.records.formula import Coefficient, Design
 from smpc_dp.records.intervals import INFINITE, around, normal_quantile
-from smpc_dp.records.noisy import Display, NoisySums
+from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import Sampling
-from smpc_dp.records.result import Estimate, near_zero
+from smpc_dp.records.result import Estimate, lost_note, near_zero
 
 Floats = NDArray[np.float64]
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
@@ -27,15 +27,34 @@ NO_SAMPLING = "no sampling error: the variance of the residuals is within the no
 
 
 def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
-    """Yield a linear regression's intercept and coefficients, with intervals for noise and sampling."""
-    design, y = Design(one, noisy.schema), noisy.schema.number(one.columns[0], one.text)
-    equations = normal_equations(design, noisy)
-    contrasts = y.width / 2 * design.contrasts()
-    solved = equations.solve(contrasts, display.outside)
-    for row, coefficient in enumerate(design.coefficients):
+    """Yield a linear regression's coefficients in each group, with intervals for noise and sampling."""
+    design = Design(one, noisy.schema)
+    absent = design.lost(noisy.lost)
+    for group, cell in enumerate(cell_labels(design.groups, noisy.schema)):
+        yield from _of_group(design, normal_equations(design, noisy, group), absent, cell, display)
+
+
+def _of_group(
+    design: Design,
+    equations: NormalEquations,
+    absent: list[str | None],
+    cell: dict[str, str],
+    display: Display,
+) -> Iterator[Estimate]:
+    """Yield the intercept and coefficients that solve one group's normal equations.
+
+    `absent`: as of `Design.lost`; the others are those of the rows that are in the sum.
+    """
+    one = design.one
+    y = design.schema.number(one.columns[0], one.text)
+    there = [lost is None for lost in absent]
+    contrasts = y.width / 2 * design.contrasts()[np.ix_(there, there)]
+    solved = equations.of(there).solve(contrasts, display.outside) if any(there) else None
+    for coefficient, lost, row in zip(design.coefficients, absent, np.cumsum(there) - 1, strict=True):
         label, unit = design.label(coefficient), design.unit(coefficient, one.columns[0])
-        if solved is None:
-            yield Estimate.of(one, label, unit, INFINITE, over=equations.count, note=REFUSED)
+        if lost is not None or solved is None:
+            note = REFUSED if lost is None else lost_note([lost])
+            yield Estimate.of(one, label, unit, INFINITE, cell=cell, over=equations.count, note=note)
             continue
         value = float(solved.values[row]) + (y.middle if coefficient == Coefficient() else 0.0)
         sampled, wide = solved.sampling, solved.population
@@ -44,6 +63,7 @@ def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
             label,
             unit,
             around(value, float(solved.wide[row]), 1.0),
+            cell=cell,
             value=value,
             error=float(solved.errors[row]),
             sampled=Sampling(
@@ -93,6 +113,17 @@ class NormalEquations:
     into_right: Floats
     into_square: Floats
 
+    def of(self, there: list[bool]) -> NormalEquations:
+        """Return the normal equations of some of the coefficients, the others being 0 or without rows."""
+        some = np.ix_(there, there)
+        return replace(
+            self,
+            matrix=self.matrix[some],
+            right=self.right[there],
+            into_matrix=self.into_matrix[:, there][:, :, there],
+            into_right=self.into_right[:, there],
+        )
+
     def solve(self, contrasts: Floats, outside: float) -> Solution | None:
         """Return estimates of contrasts with intervals; None unless A is clearly positive definite.
 
@@ -140,10 +171,13 @@ class NormalEquations:
         return np.sqrt((at**2).sum(axis=1)), np.sqrt((through**2).sum(axis=1))
 
 
-def normal_equations(design: Design, noisy: NoisySums) -> NormalEquations:
-    """Return a linear regression's normal equations from noisy sums, for numbers in [-1, 1]."""
+def normal_equations(design: Design, noisy: NoisySums, group: int = 0) -> NormalEquations:
+    """Return the normal equations of a linear regression in a group from noisy sums, numbers in [-1, 1].
+
+    `group`: the index of the cell of all columns after `by`.
+    """
     response, coefficients = design.one.columns[0], design.coefficients
-    size, sums = len(coefficients), _Sums(design, noisy)
+    size, sums = len(coefficients), _Sums(design, noisy, group)
     matrix, right = np.zeros((size, size)), np.zeros(size)
     into_matrix, into_right = np.zeros((sums.noises, size, size)), np.zeros((sums.noises, size))
     for row, one in enumerate(coefficients):
@@ -162,26 +196,34 @@ def normal_equations(design: Design, noisy: NoisySums) -> NormalEquations:
 
 
 class _Sums:
-    """Access to a regression's noisy sums, with the deviation of every independent noise in each."""
+    """Access to a regression's noisy sums in one group, with each independent noise's deviation in them."""
 
-    def __init__(self, design: Design, noisy: NoisySums) -> None:
-        self._design, self._noisy = design, noisy
+    def __init__(self, design: Design, noisy: NoisySums, group: int) -> None:
+        self._design, self._noisy, self._group = design, noisy, group
         self._first: dict[Block, int] = {}
         self.noises = 0
         for block in design.factors:
             self._first[block] = self.noises
-            self.noises += block.cells
+            self.noises += len(self._of_group(block))
+
+    def _of_group(self, block: Block) -> NDArray[np.int64]:
+        """Return the indices of the group's cells in a block; they are next to each other."""
+        groups = math.prod(one.cells for one in self._design.groups)
+        size = block.cells // groups
+        return np.arange(self._group * size, (self._group + 1) * size)
 
     def of(self, numbers: tuple[str, ...], levels: tuple[tuple[str, int], ...]) -> tuple[float, Floats]:
         """Return the noisy sum of a product over rows in some categories, and each noise's deviation."""
         wanted = dict(levels)
         block = self._design.block(numbers, tuple(wanted))
-        cells = np.arange(block.cells).reshape([one.cells for one in block.selectors])
-        inside = cells[tuple(wanted.get(one.column, slice(None)) for one in block.selectors)].ravel()
+        own = self._of_group(block)
+        selectors = block.selectors[len(self._design.groups) :]
+        cells = np.arange(len(own)).reshape([one.cells for one in selectors])
+        inside = cells[tuple(wanted.get(one.column, slice(None)) for one in selectors)].ravel()
         greatest = block.greatest(self._noisy.schema)
         noise = np.zeros(self.noises)
         noise[self._first[block] + inside] = self._noisy.deviation(block) / greatest
-        return float(self._noisy.sums(block)[inside].sum()) / greatest, noise
+        return float(self._noisy.sums(block)[own[inside]].sum()) / greatest, noise
 
 
 def chi_square(freedom: int, outside: float) -> float:

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -68,6 +68,10 @@ def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
         if schema.unit == "record"
         else f"that a person is in at most {schema.party_factor} parties is declared, not checked",
         public_rows="the number of rows of each party is public" if schema.rows == "public" else None,
+        single_parties=f"answers about values of {schema.party_column} are about the rows of single parties: "
+        "each record is protected, and what all records of a party have in common is told"
+        if schema.party_column
+        else None,
         filled="rows beyond rows_per_person, or without an id, are in the public number of rows: answers "
         f"over it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "
         "covers"
@@ -159,6 +163,28 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
             unreconciled=unreconciled,
             part_of=statistic.part_of,
         )
+
+
+def lost_note(names: Collection[str]) -> str:
+    """Return the note of an answer that is refused because rows of these parties are not in the sum."""
+    return f"refused: no rows of {', '.join(sorted(names))} are in the sum"
+
+
+def without_rows(one: Estimate, party: str) -> Estimate:
+    """Return an estimate about the rows of a lost party without any number, and with the reason."""
+    return Estimate(
+        statistic=one.statistic,
+        name=one.name,
+        cell=one.cell,
+        value=None,
+        low=None,
+        high=None,
+        standard_error=None,
+        sampling_error=None,
+        unit=one.unit,
+        note=lost_note([party]),
+        part_of=one.part_of,
+    )
 
 
 class Answers(PlainStruct, frozen=True, kw_only=True):

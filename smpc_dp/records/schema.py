@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.guarantee import PlainStruct, Relation
+from smpc_dp.records.party_names import PARTY
 from smpc_dp.settings import read
 from smpc_dp.values import category_of
 
@@ -164,6 +165,14 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return the faults of the declared categories, such as duplicates."""
+        result = self._value_issues(where)
+        if not self.missing and self.other is None:
+            reason = "missing = false needs `other`, which missing values count as"
+            result.append(ConfigIssue(f"{where}.missing", reason, ConfigCheck.CONFLICT))
+        return result
+
+    def _value_issues(self, where: str) -> list[ConfigIssue]:
+        """Return the faults of the categories, and of those that other keys name."""
         result, seen = [], dict[str, str]()
         for value in self.values:
             key = category_of(value)
@@ -179,13 +188,33 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
             if name is not None and name not in self.values:
                 reason = f"{shown(name)} is none of `values`"
                 result.append(ConfigIssue(f"{where}.{key}", reason, ConfigCheck.UNKNOWN_NAME))
-        if not self.missing and self.other is None:
-            reason = "missing = false needs `other`, which missing values count as"
-            result.append(ConfigIssue(f"{where}.missing", reason, ConfigCheck.CONFLICT))
         return result
 
 
-Column = Number | Category
+class PartyNames(Category, frozen=True, kw_only=True, tag_field="kind", tag=PARTY):
+    """Declared column whose value in each row is the party that has the row; no table has this column."""
+
+    values: Annotated[
+        tuple[str, ...], Meta(description="the parties, in the order of the roster: a session fills them in")
+    ] = ()
+    missing: Annotated[bool, Meta(description="false: each row has a party")] = False
+
+    def issues(self, where: str) -> list[ConfigIssue]:
+        """Return the faults of a column of parties: no names, or keys of other categories."""
+        if not self.values:
+            reason = "are missing: only a session file, or a simulation, fills in the parties"
+            return [ConfigIssue(f"{where}.values", reason, ConfigCheck.MISSING)]
+        reason = "is for other categories: each row has a party, and none is undeclared"
+        given = {"other": self.other is not None, "missing": self.missing}
+        faults = [
+            ConfigIssue(f"{where}.{key}", reason, ConfigCheck.UNSUPPORTED)
+            for key, is_given in given.items()
+            if is_given
+        ]
+        return faults or self._value_issues(where)
+
+
+Column = Number | Category | PartyNames
 
 
 def logarithm(value: float) -> float:
@@ -442,8 +471,26 @@ class Schema(PlainStruct, frozen=True, kw_only=True):
 
     @property
     def given(self) -> dict[str, Column]:
-        """The declared columns that are read from a table as they are, without dates and derived ones."""
-        return {name: column for name, column in self.columns.items() if name not in self.derived}
+        """The declared columns that are read from a table as they are: no dates, derived ones or parties."""
+        return {
+            name: column
+            for name, column in self.columns.items()
+            if name not in self.derived and not isinstance(column, PartyNames)
+        }
+
+    @property
+    def party_column(self) -> str | None:
+        """The name of the column of parties; None where none is declared."""
+        return next((name for name, one in self.columns.items() if isinstance(one, PartyNames)), None)
+
+    def lost_parties(self, numbers: Sequence[int]) -> frozenset[str]:
+        """Return the names in the column of parties of those that are at none of these indices.
+
+        Without such a column no name is known.
+        """
+        column = self.columns.get(self.party_column or "")
+        names = column.values if isinstance(column, PartyNames) else ()
+        return frozenset(name for index, name in enumerate(names) if index not in numbers)
 
     @property
     def dates(self) -> tuple[str, ...]:
@@ -531,6 +578,10 @@ def _read_columns(given: Mapping[str, object], where: str) -> tuple[dict[str, Co
         issues += faults
         if read_column is not None:
             columns[name] = read_column
+    parties = [name for name, column in columns.items() if isinstance(column, PartyNames)]
+    if len(parties) > 1 or (parties and len(columns) == 1):
+        reason = "one column of parties at most, beside others"
+        issues.add_issue(f"{where}.{parties[-1]}", reason, ConfigCheck.CONFLICT)
     return columns, issues
 
 
@@ -541,9 +592,9 @@ def _no_name(name: object) -> str:
 
 def _read_column(given: object, where: str) -> tuple[Column | None, list[ConfigIssue]]:
     """Parse one column's declaration as number or category; return the column or None, and faults."""
-    if isinstance(given, Number | Category):
+    if isinstance(given, Number | Category | PartyNames):
         return given, given.issues(where)
-    kinds: dict[str, type[Column]] = {"number": Number, "category": Category}
+    kinds: dict[str, type[Column]] = {"number": Number, "category": Category, PARTY: PartyNames}
     column, issues = _read_kind(given, kinds, {"values": "category", "": "number"}, where)
     return column, issues if column is None else column.issues(where)
 

@@ -37,6 +37,7 @@ OUTSIDE, POWER = 0.05, 0.8
 _ROBUST_MOMENTS = ("robust variance", "robust covariance", "robust correlation")
 _OF_MOMENTS = ("variance", "covariance", "correlation", "regression", *_ROBUST_MOMENTS)
 _OF_BOUNDS = ("sum", "mean", "difference")
+_COX = ("cox", "cox_breslow", "cox_efron")
 _OF_COUNTS = {
     "count": "cells of equal size",
     "table": "cells of equal size",
@@ -46,7 +47,7 @@ _OF_COUNTS = {
     "quantile": "of the rank, as a share of the rows, for values spread evenly over the bounds",
     "survival": "as many events and departures in each bin of time",
     "logrank": "as many events and departures in each bin of time",
-    "cox": "as many events and departures in each bin of time",
+    **dict.fromkeys(_COX, "as many events and departures in each bin of time"),
 }
 _OF_ROWS = "of the rows that are there, which are no sample"
 _OF_CONDITION = "all rows satisfy the condition (--rows N plans for N rows that do)"
@@ -224,7 +225,7 @@ class _Study:
                 whole = math.hypot(each.standard_error or 0.0, each.sampling_error)
                 ratio = math.exp((_Z + _Z_POWER) * whole / self._log_hazard_slope(one))
                 yield replace(made, detected=ratio, effect="hazard ratio")
-            elif one.kind == "cox" and each.sampling_error:
+            elif one.kind in _COX and each.sampling_error:
                 whole = math.hypot(each.standard_error or 0.0, each.sampling_error)
                 yield replace(made, detected=math.exp((_Z + _Z_POWER) * whole), effect="hazard ratio")
             elif each.p_value is None:
@@ -278,7 +279,8 @@ class _Study:
             price = statistic_of(one).terms(one, self.schema)[0].assumed.rpartition("; ")[2]
             assumed = f"{assumed}, with the fourth moments of normal values; {price}"
         for each in self._answers(one, self.expected):
-            made = self._forecast(one, each, assumed)
+            groups = ", in groups of equal size" if one.by else ""
+            made = self._forecast(one, each, f"{assumed}{groups}")
             if one.kind.endswith("correlation") and each.p_value is not None:
                 made = replace(made, detected=self._correlation(one, each), effect="correlation")
             yield made

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct
@@ -125,11 +126,14 @@ class Table:
         return (self.codes[name] + steps) // 2
 
 
-def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table:
+def read_table(source: Source, schema: Schema, *, party: str = "table", member: str | None = None) -> Table:
     """Read a party's rows from a CSV or Parquet file, pandas table or arrays, and encode them by a schema.
 
+    `party`: how errors call it; `member`: its name in a column of parties, where it is another one.
+
     Raises:
-        ConfigError: a column is missing, or has another length; with public rows, too many rows.
+        ConfigError: a column is missing, or has another length; with public rows, too many rows; a column of
+            parties does not have the party.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
     columns, absent, read_from = _arrays(source, schema, [*schema.given, *schema.dates], party)
@@ -139,6 +143,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table") -> Table
     counts: dict[str, dict[str, int]] = {"missing": {}, "clipped": {}, "undeclared": {}}
     values = {name: _coded(columns[name], column, absent) for name, column in schema.given.items()}
     values |= _derived(values, columns, schema, absent)
+    values |= _of_party(schema, party if member is None else member, absent)
     for name, column in schema.columns.items():
         read = values[name]
         for key, array in (("codes", read.codes), ("given", read.given), ("above", read.above)):
@@ -396,6 +401,20 @@ def _derived(
             codes = np.where(read.given, codes, 0)
         result[name] = _Read(codes, read.given, above, {})
     return result
+
+
+def _of_party(schema: Schema, party: str, absent: NDArray[np.bool_]) -> dict[str, _Read]:
+    """Return the column of parties, in which all rows have this one; nothing without such a column."""
+    name = schema.party_column
+    if name is None:
+        return {}
+    column = schema.columns[name]
+    names = () if isinstance(column, Number) else column.values
+    if party not in names:
+        reason = f"{party} is none of its parties: {shown(list(names))}"
+        raise ConfigError.at(f"columns.{name}", reason, ConfigCheck.UNKNOWN_NAME)
+    code = np.where(absent, -1, names.index(party)).astype(np.int64)
+    return {name: _Read(code, ~absent, np.zeros(len(code), dtype=bool), {})}
 
 
 def _numbers(values: NDArray[Any], column: Number, absent: NDArray[np.bool_]) -> _Read:

@@ -22,10 +22,11 @@ from smpc_dp import extensions
 from smpc_dp.decoding import from_base64
 from smpc_dp.encoding import shown
 from smpc_dp.engine.registry import built_in_protocols, find_protocol, protocol_in, session_protocol
-from smpc_dp.engine.session_protocol import CheckedParameters, SessionProtocol, Topology, no_servers
+from smpc_dp.engine.session_protocol import RECORDS, CheckedParameters, SessionProtocol, Topology, no_servers
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
+from smpc_dp.records.party_names import with_party_names
 from smpc_dp.session.toml_text import toml, toml_key
 from smpc_dp.values import decoded
 from smpc_dp.wire.canonical_session import (
@@ -377,6 +378,10 @@ def plan_parameters(
     check = None if described is None else described.checker(version)
     if described is None or check is None:
         return None
+    if RECORDS in parameters:
+        filled, faults = with_party_names(parameters[RECORDS], names, f"parameters.{RECORDS}")
+        issues += faults
+        parameters = {**parameters, RECORDS: filled}
     checked, result = check(parameters, names if described.named else len(names))
     issues += [
         ConfigIssue(where if where == "roster" else f"parameters.{where}", reason, check)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, cast
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.answers import DEFAULT_HIDE
 from smpc_dp.records.ask import Ask
+from smpc_dp.records.party_names import with_party_names
 from smpc_dp.records.record_result import RecordResult
 from smpc_dp.records.result import Answers
 from smpc_dp.records.schema import Schema, schema_of
 from smpc_dp.records.table import Source, read_table
 from smpc_dp.session.memory.event_loop import run_simulation
 from smpc_dp.session.memory.members import refuse_derived, run_members, simulated_session
+from smpc_dp.session.memory.simulated_run import party_names
 from smpc_dp.session.session import Session
 
 
@@ -39,7 +41,7 @@ def statistics(
     Args:
         tables: one for each party: a path, a pandas table, or arrays by column.
         ask: a text, or a list of them: "mean(age) by sex", "age x sex", "regression(y ~ a + b)".
-        schema: the columns, as in a session file.
+        schema: the columns, as in a session file; in one of parties they are party-00001, party-00002, ...
         lost: number of parties, the last ones, that are lost before they ask.
         weights: the key `answer_weights` of a session file.
         level, simultaneous, hide: as of `Session.statistics`.
@@ -54,8 +56,13 @@ def statistics(
     refuse_derived(parameters, {"records", "answer_weights", "public_rows"})
     if isinstance(lost, bool) or not isinstance(lost, Integral):
         raise ConfigError.at("lost", f"must be an integer, is {shown(lost)}", ConfigCheck.TYPE)
-    known, tables = schema_of(schema), list(tables)
-    read = [read_table(table, known, party=f"tables[{index}]") for index, table in enumerate(tables)]
+    tables = list(tables)
+    names = party_names(len(tables))
+    known = schema_of(schema if isinstance(schema, Schema) else _filled(schema, names))
+    read = [
+        read_table(table, known, party=f"tables[{index}]", member=names[index])
+        for index, table in enumerate(tables)
+    ]
     for index, table in enumerate(read):
         table.check_rows(f"tables[{index}]")
     given = {
@@ -85,3 +92,11 @@ def statistics(
         return await session.statistics(table, level=level, simultaneous=simultaneous, hide=hide)
 
     return run_simulation(lambda: run_members(simulated, take_part)).result().answers
+
+
+def _filled(schema: Mapping[str, object], names: Sequence[str]) -> Mapping[str, object]:
+    """Return a schema with the simulated parties filled in; raise ConfigError where it has other ones."""
+    filled, issues = with_party_names(schema, names, "schema")
+    if issues:
+        raise ConfigError(issues)
+    return cast("Mapping[str, object]", filled)

@@ -38,6 +38,8 @@ SEEDS = (
     b"logistic(a ~ b * c * d)",
     b"mean(y) by c x d",
     b"quantile(b, .25, .5) by c",
+    b"regression(y ~ b * c) by d",
+    b"cox_efron(b, a ~ d) by c",
 )
 
 

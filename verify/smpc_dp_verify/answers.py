@@ -28,7 +28,7 @@ class Sums:
     """Noisy sums of all blocks of a session's total, with methods that compute statistics from these."""
 
     def __init__(self, request: Request, total: list[int], variance: int, counted: list[int]) -> None:
-        self._request, self._rows = request, 0
+        self._request, self._rows, self._counted = request, 0, {*counted}
         if request.public_rows is not None:
             self._rows = sum(request.public_rows[party] for party in counted)
         self._sums: dict[Block, tuple[list[float], float]] = {}
@@ -51,7 +51,22 @@ class Sums:
     def answers(self) -> list[Answer]:
         """Return answers to counts, tables, histograms, sums, means and variances; skip other kinds."""
         computed = [(one, ANSWERS.get(one.kind)) for one in self._request.asked]
-        return [answer(self, one) for one, answer in computed if answer is not None]
+        return [self._of_counted(answer(self, one), one) for one, answer in computed if answer is not None]
+
+    def _of_counted(self, answer: Answer, one: Asked) -> Answer:
+        """Return an answer without the cells that are about the rows of a party that is not counted."""
+        left, columns = 1, self._request.table.columns
+        for selector in reversed(selectors(one, self._request.table)):
+            if columns[selector.column].is_party:
+                cells = range(len(answer.values))
+                lost = {cell for cell in cells if cell // left % selector.cells not in self._counted}
+                values, errors = (
+                    [None if cell in lost else each[cell] for cell in cells]
+                    for each in (answer.values, answer.errors)
+                )
+                return Answer(answer.statistic, values, errors)
+            left *= selector.cells
+        return answer
 
     def counts(self, one: Asked) -> Answer:
         """Return the answer of a count, table or histogram; None in cells below three noise deviations."""

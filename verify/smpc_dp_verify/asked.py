@@ -21,15 +21,17 @@ MOST_ASKED, MOST_BINS, BINS, CHILDREN = 1000, 1024, 256, 16
 # Coordinates of a vector: all cells that are asked for together.
 MOST_LENGTH = 4096
 # Of one column, of several, of a time and an event; which have groups.
+COX = ("cox", "cox_breslow", "cox_efron")
 ONE, MORE, TIMED = (
     ("sum", "mean", "variance", "heterogeneity", "difference", "risk", "missing"),
     ("covariance", "correlation", "chi_square"),
-    ("survival", "logrank", "cox"),
+    ("survival", "logrank", *COX),
 )
 # Of two groups.
 COMPARED = ("difference", "risk")
 OF_PAIRS = ("covariance", "correlation")
-GROUPED = ("count", "sum", "mean", "variance", "missing", "quantile", *OF_PAIRS, *TIMED, *COMPARED)
+OF_COLUMNS = ("count", "sum", "mean", "variance", "missing", "quantile", "regression")
+GROUPED = (*OF_COLUMNS, *OF_PAIRS, *TIMED, *COMPARED)
 # The last argument of an answer whose kind then begins with it: errors for any values.
 ROBUST = "robust"
 WITH_ROBUST = ("variance", *OF_PAIRS, "regression")
@@ -198,7 +200,7 @@ class _Reader:
             first = self._name()
             self._take(",")
             result = result._replace(columns=(first, self._name()))
-            if kind == "cox":
+            if kind in COX:
                 self._take("~")
                 result = result._replace(columns=(*result.columns, *self._names("+")))
         elif kind in ("regression", *LOOPS):
@@ -276,7 +278,8 @@ def _check(one: Asked, table: Table) -> None:
     described = table.described.get(one.kind)
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
     if one.kind == "regression":
-        check_formula(one.columns, one.products, table)
+        required(not {*one.by} & {*one.columns}, "what is asked")
+        check_formula(one.columns, one.products, table, selectors(one, table))
     is_numeric = kind in (*ONE, *MORE, "quantile") and kind not in ("chi_square", "missing")
     if described or is_numeric:
         for name in one.columns:
@@ -310,7 +313,7 @@ def _celled(one: Asked, table: Table) -> tuple[str, ...]:
         return one.columns
     if one.kind == "missing" and table.columns[one.columns[0]].values:
         return one.columns
-    return one.columns[2:] if one.kind == "cox" else ()
+    return one.columns[2:] if one.kind in COX else ()
 
 
 def _check_compared(one: Asked, table: Table) -> None:
@@ -327,11 +330,11 @@ def _check_compared(one: Asked, table: Table) -> None:
         for name, ranges in one.where:
             reached = {bisect_right(starts, end) for ends in ranges for end in ends}
             required(name != one.by[0] or len(reached) == 2, "two groups")
-    if one.kind in ("cox", "chi_square"):
+    if one.kind in (*COX, "chi_square"):
         cells = [_cells(name, table) for name in _celled(one, table)]
         required(not {*one.by} & {*one.columns} and min(cells) > 1, "cells to compare")
         is_table = len(cells) == 2 and math.prod(cells) <= MOST_BINS
-        required(one.kind == "cox" or is_table, "cells to compare")
+        required(one.kind in COX or is_table, "cells to compare")
 
 
 def _is_indicator(name: str, table: Table) -> bool:
@@ -496,7 +499,9 @@ def _of_quantiles(one: Asked, table: Table) -> list[Term]:
 
 
 def _of_regression(one: Asked, table: Table) -> list[Term]:
-    return [Term(one.text, factors_of(one.columns, one.products, table), 1.0)]
+    by = selectors(one, table)
+    factors = factors_of(one.columns, one.products, table, by)
+    return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 
 
 def _of_time(one: Asked, table: Table) -> list[Term]:
@@ -509,7 +514,7 @@ def _of_time(one: Asked, table: Table) -> list[Term]:
     block = Block((), tuple(sorted(one.columns[:2])), (*by, time, table.equal(one.columns[1], 2)))
     if one.kind == "logrank":
         return [Term(one.text, {block: block.cells / 2}, 1.0, is_total=True)]
-    if one.kind == "cox":
+    if one.kind in COX:
         return [Term(one.text, {block: 32.0 * block.cells}, 1.0)]
     return [Term(one.text, {block: 4.0 * time.cells}, 1.0, groups=math.prod(each.cells for each in by))]
 

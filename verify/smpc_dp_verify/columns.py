@@ -46,7 +46,7 @@ class Column(NamedTuple):
     """Declared column of records: numbers with bounds and grid, or, with `values`, categories.
 
     `step`: whether one is declared. `missing`: whether it is one of numbers of which a row may have none;
-    `lacks`: whether a row may have none.
+    `lacks`: whether a row may have none. `is_party`: whether it is who holds the row, in the roster's order.
     """
 
     low: float = 0.0
@@ -57,6 +57,7 @@ class Column(NamedTuple):
     bins: tuple[float, ...] = ()
     values: tuple[str, ...] = ()
     lacks: bool = False
+    is_party: bool = False
 
     @property
     def width(self) -> float:
@@ -209,12 +210,28 @@ class Table:
         return Selector(name, bins, tuple(-(-index * count // bins) for index in range(bins)))
 
 
+def with_parties(given: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return parameters in which the values of a column of parties are those of the roster, or refuse it."""
+    records = given.get("records")
+    columns = records.get("columns") if isinstance(records, dict) else None
+    if not isinstance(records, dict) or not isinstance(columns, dict):
+        return given
+    filled = {}
+    for name, column in columns.items():
+        is_of_parties = isinstance(column, dict) and column.get("kind") == "party"
+        required(not is_of_parties or column.get("values", names) == names, "the columns")
+        filled[name] = {**column, "values": names} if is_of_parties else column
+    return {**given, "records": {**records, "columns": filled}}
+
+
 def read_table(given: Any) -> Table:
     """Parse a session's table [records]; raise Refused if invalid [docs/reference/session-file.md]."""
     required(isinstance(given, dict) and {*given} <= KEYS, "the parameter records")
     columns = given["columns"]
     required(isinstance(columns, dict) and 1 <= len(columns) <= MOST_COLUMNS, "the columns")
     read = {name: _column(name, column) for name, column in columns.items()}
+    of_parties = sum(column.get("kind") == "party" for column in columns.values())
+    required(of_parties <= 1 and of_parties < len(columns), "the columns")
     read |= _derived(given.get("derived", {}), read)
     rows, unit = given.get("rows", "private"), given.get("unit", "record")
     required(rows in ("private", "public") and unit in ("record", "person"), "the parameter records")
@@ -280,6 +297,13 @@ def _column(name: str, given: Any) -> Column:
     required(NAME.fullmatch(name) and isinstance(given, dict), "the columns")
     kind = given.get("kind", "category" if "values" in given else "number")
     keys = {*given} - {"kind"}
+    if kind == "party":
+        # each row has one, and none is undeclared
+        required(
+            keys <= {"values", "reference", "missing"} and given.get("missing", False) is False, "the columns"
+        )
+        other = {"other": given["values"][0], "missing": False}
+        return _column(name, {**given, **other, "kind": "category"})._replace(is_party=True)
     if kind == "category":
         values = given["values"]
         fits = keys <= {"values", "other", "reference", "missing"} and isinstance(values, list)

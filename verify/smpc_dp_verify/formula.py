@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 
-from smpc_dp_verify.columns import Block, Table
+from smpc_dp_verify.columns import Block, Selector, Table
 from smpc_dp_verify.errors import required
 
 MOST_PRODUCTS, MOST_ORDER, MOST_COEFFICIENTS, MOST_SUMS = 100, 3, 60, 4096
@@ -35,18 +35,23 @@ def read_products(terms: list[list[Names]]) -> tuple[Names, ...]:
     return tuple(sorted(products.values(), key=len))
 
 
-def check_formula(columns: Names, products: tuple[Names, ...], table: Table) -> None:
+def check_formula(
+    columns: Names, products: tuple[Names, ...], table: Table, groups: tuple[Selector, ...] = ()
+) -> None:
     """Raise Refused if columns do not allow a regression, or it has too many coefficients or sums."""
     table.number(columns[0])
     levels = {name: len(table.columns[name].values) for name in columns}
     required(1 not in levels.values(), "the categories of a regressor")
     count = _coefficients(products, levels)
-    required(count < MOST_COEFFICIENTS and (table.expected is None or count < table.expected), "coefficients")
+    required(count < MOST_COEFFICIENTS, "coefficients")
+    every = (1 + count) * math.prod(one.cells for one in groups)
+    required(table.expected is None or every <= table.expected, "coefficients")
     for product in products:
         numbers = [name for name in product if not levels[name]]
         size = math.prod(table.columns[name].steps for name in numbers)
         required(len(numbers) < 2 or size * size <= MOST_GREATEST, "the product of columns")
-    required(sum(block.cells for block in factors_of(columns, products, table)) <= MOST_SUMS, "the sums")
+    cells = sum(block.cells for block in factors_of(columns, products, table, groups))
+    required(cells <= MOST_SUMS, "the sums")
 
 
 def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:
@@ -54,7 +59,9 @@ def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:
     return sum(math.prod(levels[name] - 1 for name in product if levels[name]) for product in products)
 
 
-def factors_of(columns: Names, products: tuple[Names, ...], table: Table) -> dict[Block, float]:
+def factors_of(
+    columns: Names, products: tuple[Names, ...], table: Table, groups: tuple[Selector, ...] = ()
+) -> dict[Block, float]:
     """Return the sums (blocks) of a regression, X'X, X'y and y'y, each with its greatest factor c_b."""
     levels = {name: len(table.columns[name].values) for name in columns}
     sums = [*_sums(columns[0], products, levels)]
@@ -69,7 +76,8 @@ def factors_of(columns: Names, products: tuple[Names, ...], table: Table) -> dic
         if (block := blocks.get((powers, cells))) is None:
             fitting = [one for one in maximal[powers] if cells <= one]
             sizes = [(math.prod(levels[name] for name in one), tuple(sorted(one))) for one in fitting]
-            block = blocks[powers, cells] = _block(powers, min(sizes)[1], levels, table)
+            block = _block(powers, min(sizes)[1], levels, table)
+            block = blocks[powers, cells] = block._replace(selectors=(*groups, *block.selectors))
         result[block] = max(result.get(block, 0.0), factor)
     return result
 

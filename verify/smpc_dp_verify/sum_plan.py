@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from smpc_dp_verify.asked import LOOPS, ROBUST_LOOP
-from smpc_dp_verify.columns import Block, Table, number
+from smpc_dp_verify.columns import Block, Table, number, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.record_plan import FINE, Given, digest_of, read_given, scaled_blocks, term_error
@@ -68,7 +68,7 @@ def read_shares(sums: Sums) -> Shares | None:
     counted = sums.least - max(sums.corrupt, 1)
     required(counted >= 1, "the parameter corrupt")
     try:
-        request = read_given(given, len(session.names))
+        request = read_given(with_parties(given, session.names), len(session.names))
         gaussian, error = _gaussian(request, given, counted)
         other = _laplace(request, given, counted)
     except TooMany:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from smpc_dp_verify.asked import MOST_LENGTH
+from smpc_dp_verify.columns import with_parties
 from smpc_dp_verify.encodings import tuple_hash
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
@@ -182,7 +183,7 @@ def _check_settings(parameters: dict[str, Any]) -> None:
 
 def _of_records(session: Session, asked: str, own: int, pair: int) -> Terms:
     """Return the terms of statistics of records; bounds and moves follow from columns and question."""
-    given, parties = with_corrupt(session), len(session.names)
+    given, parties = with_parties(with_corrupt(session), session.names), len(session.names)
     required(parties <= MOST_COMPLETE, "the number of parties")
     required(
         {*given} <= {*OF_RECORDS, *RANGES, *CHOICES} - {"precision", "max_weight", "kind", "total"},

@@ -178,7 +178,10 @@ def test_all_faults_are_told_at_once(schema: Schema) -> None:
         ({"columns": {"a": {"lower": 0.0, "upper": 1.0, "low": 0.0}}}, "columns.a.low: unknown key"),
         ({"columns": {"a": {"values": ["x", 1]}}}, "columns.a.values: element 1 must be a string, is 1"),
         ({"columns": {"a": {"values": []}}}, "columns.a.values: must be an array of 1 to"),
-        ({"columns": {"a": {"kind": "date"}}}, "columns.a.kind: must be 'number' or 'category', is 'date'"),
+        (
+            {"columns": {"a": {"kind": "date"}}},
+            "columns.a.kind: must be 'number' or 'category' or 'party', is 'date'",
+        ),
         ({"columns": {"a": 5}}, "columns.a: must be a table, is 5"),
         ({"columns": 5}, "columns: must be a table, is 5"),
         ({"max_rows": 0}, "max_rows: must be"),

@@ -22,10 +22,14 @@ from smpc_dp.records.fit import COEFFICIENT, plan_fit
 from smpc_dp.records.fit_answers import fitted
 from smpc_dp.records.formula import Design
 from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.registered import terms_of
 from smpc_dp.records.regression import NO_SAMPLING, REFUSED
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm
 from smpc_dp.records.table import read_table
+from smpc_dp_verify.asked import all_terms
+from smpc_dp_verify.asked import read_ask as read_again
+from smpc_dp_verify.columns import read_table as read_columns
 from tests.unit.records.brute_force import features, largest, rows_of
 
 Floats = NDArray[np.float64]
@@ -112,6 +116,7 @@ MANY = " + ".join(f"v{index}" for index in range(10_000))
         (f"pressure ~ {MANY.replace('+', ':')}", ConfigCheck.TOO_LARGE, "a product of at most 3 columns"),
         ("pressure ~ one", ConfigCheck.RANGE, "column 'one' has one category"),
         ("pressure ~ fine * age", ConfigCheck.TOO_LARGE, "the squares of fine:age have 60.3 bits"),
+        ("pressure ~ age) by (sex", ConfigCheck.FORMAT, "a column is expected, not ("),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
@@ -142,6 +147,29 @@ def test_a_reference_that_is_no_category_is_refused() -> None:
     columns = {"arm": {"values": ["a", "b"], "reference": "z"}}
     with pytest.raises(ConfigError, match=r"columns\.arm\.reference: 'z' is none of `values`"):
         read_schema({"columns": columns, "max_rows": 5})
+
+
+@pytest.mark.parametrize(
+    ("by", "check", "part"),
+    [
+        ("age", ConfigCheck.MISSING, "column 'age' needs `bins`"),
+        ("sex", ConfigCheck.DUPLICATE, "column 'sex' is in the formula, and makes groups"),
+        ("arm x arm", ConfigCheck.DUPLICATE, "a column is there twice"),
+        ("weight", ConfigCheck.UNKNOWN_NAME, "no column 'weight'"),
+        ("arm", ConfigCheck.RANGE, "9 coefficients of all groups, more than rows_expected = 8"),
+    ],
+)
+def test_wrong_groups_of_a_regression_are_refused(by: str, check: ConfigCheck, part: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_ask([f"regression(pressure ~ sex + bmi) by {by}"], schema_of(rows_expected=8))
+    (issue,) = raised.value.issues
+    assert issue.check == check
+    assert part in issue.reason
+
+
+def test_a_loop_of_requests_has_no_groups() -> None:
+    with pytest.raises(ConfigError, match="a logistic has no groups"):
+        read_ask(["logistic(ill ~ age) by sex"], schema_of())
 
 
 def trial(rows: int, seed: int) -> dict[str, NDArray[Any]]:
@@ -198,6 +226,102 @@ def test_sums_without_noise_give_the_least_squares_of_complete_rows(rows: str) -
     assert answers.estimates[0].over == pytest.approx(8500)
 
 
+GROUPS = ["f", "m"]
+
+
+def of_groups(rows: dict[str, NDArray[Any]]) -> list[tuple[Floats, Floats]]:
+    """Return for each sex the least squares of pressure ~ arm * age, and their usual standard errors."""
+    result = []
+    for sex in GROUPS:
+        own = {name: values[rows["sex"] == sex] for name, values in rows.items()}
+        a, c = (np.asarray(own["arm"] == arm, float) for arm in "ac")
+        x = np.stack([np.ones(len(a)), a, c, own["age"], a * own["age"], c * own["age"]], axis=1)
+        beta, *_ = np.linalg.lstsq(x, own["pressure"], rcond=None)
+        variance = ((own["pressure"] - x @ beta) ** 2).sum() / (len(a) - 6)
+        result.append((beta, np.sqrt(variance * np.diag(np.linalg.inv(x.T @ x)))))
+    return result
+
+
+def all_columns(rows: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    count = len(rows["age"])
+    return rows | {"one": np.full(count, "only"), "fine": np.zeros(count)}
+
+
+@pytest.mark.parametrize("rows", ["private", "public"])
+def test_each_group_has_the_least_squares_of_its_own_rows(rows: str) -> None:
+    """A row without a sex is in no group, one without a value of the formula does not count."""
+    schema, table = schema_of(rows=rows), trial(9000, 1)
+    table["sex"][:200] = ""
+    table["age"][100:400] = np.nan
+    plan = planned(schema, "regression(pressure ~ arm * age) by sex", epsilon=100.0)
+    total = plan.vector(read_table(all_columns(table), schema))
+    estimates = estimate(plan, total, 2, rows=9000 if rows == "public" else None).estimates
+    assert [one.cell for one in estimates] == [{"sex": sex} for sex in GROUPS for _ in range(6)]
+    kept = {name: values[400:] for name, values in table.items()}
+    for index, (beta, errors) in enumerate(of_groups(kept)):
+        own = estimates[6 * index : 6 * index + 6]
+        assert np.abs(np.array([one.value for one in own]) - beta).max() < 2e-3 * np.abs(errors).max()
+        assert [one.sampling_error for one in own] == pytest.approx(errors.tolist(), rel=5e-3)
+        assert own[0].over == pytest.approx(np.sum(kept["sex"] == GROUPS[index]))
+
+
+@pytest.mark.parametrize("by", ["sex", "sex x one"])
+def test_both_auditors_spread_the_rows_over_groups(by: str) -> None:
+    ask, given = f"regression(pressure ~ arm + age) by {by}", SCHEMA | {"rows_expected": 20_000}
+    (term,) = (term for one in read_ask([ask], schema_of()) for term in terms_of(one, schema_of()))
+    table = read_columns(given)
+    (other,) = all_terms(read_again([ask], table), table)
+    assert (other.text, other.range, other.groups) == (term.text, term.range, term.groups) == (ask, 1.0, 2)
+    assert [*other.factors.values()] == [*term.squares.values()]
+    assert [block.cells for block in other.factors] == [block.cells for block in term.squares]
+
+
+def test_groups_share_one_budget() -> None:
+    """A row is in one group: the bound on a row, and the noise of a sum, are those without groups."""
+    schema = schema_of()
+    whole, apart = (planned(schema, f"regression(pressure ~ arm + age){by}") for by in ("", " by sex"))
+    assert apart.length == 2 * whole.length
+    for plan in (whole, apart):
+        square = sum(one.square(schema) for one in plan.blocks)
+        assert largest_norm(plan.blocks, schema) == pytest.approx(square, rel=1e-8)
+    first, second = ([plan.deviation_of(one.block, 2) for one in plan.blocks] for plan in (whole, apart))
+    assert second == pytest.approx(first, rel=0.03)
+    assert apart.errors(2)[0].relative == pytest.approx(2 * (whole.errors(2)[0].relative or 0.0), rel=0.03)
+
+
+@pytest.mark.thin(2)
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_intervals_of_groups_cover_their_rows_and_the_population(epsilon: float) -> None:
+    """Of twelve coefficients, as of one regression above: .033 is a false alarm in 300."""
+    schema, rng, rows = schema_of(), np.random.default_rng(14), 12_000
+    plan = planned(schema, "regression(pressure ~ arm * age) by sex", epsilon=epsilon)
+    made = trial(rows, 13)
+    table = read_table(all_columns(made), schema)
+    truth = {"f": np.array([109.0, 4.0, 0.0, 0.2, 0.0, 0.0]), "m": np.array([106.0, 4.0, 6.0, 0.2, 0.0, 0.0])}
+    a, c = (np.asarray(made["arm"] == arm, float) for arm in "ac")
+    x = np.stack([np.ones(rows), a, c, made["age"], a * made["age"], c * made["age"]], axis=1)
+    where = {sex: made["sex"] == sex for sex in GROUPS}
+    means = sum(where[sex] * (x @ truth[sex]) for sex in GROUPS)
+    inside, draws, column = np.zeros((2, 12)), 150, schema.number("pressure", "pressure")
+    for _ in range(draws):
+        pressure = rng.normal(means, 8)
+        table.codes["pressure"][:] = 2 * column.points(pressure) - column.steps
+        noise = np.rint(rng.normal(0, plan.deviation(2), plan.length)).astype(np.int64)
+        estimates = estimate(plan, plan.vector(table) + noise, 2).estimates
+        beta = [np.linalg.lstsq(x[where[sex]], pressure[where[sex]], rcond=None)[0] for sex in GROUPS]
+        for index, (one, fit, mean) in enumerate(
+            zip(estimates, np.concatenate(beta), np.concatenate([*truth.values()]), strict=True)
+        ):
+            assert one.low is not None
+            assert one.high is not None
+            assert one.population_low is not None
+            assert one.population_high is not None
+            inside[0, index] += one.low <= fit <= one.high
+            inside[1, index] += one.population_low <= mean <= one.population_high
+    assert inside[0].min() / draws > 0.95
+    assert abs(inside[1].mean() / draws - 0.95) < 0.033
+
+
 def small(rows: str) -> Schema:
     columns = {
         "y": {"lower": -1.0, "upper": 1.0, "step": 1.0, "missing": False},
@@ -206,19 +330,33 @@ def small(rows: str) -> Schema:
         "c": {"values": ["p", "q", "r"]},
         "d": {"values": ["s", "t"]},
         "ill": {"lower": 0.0, "upper": 1.0, "step": 1.0, "missing": False},
+        "party": {"kind": "party", "values": ["u", "v"]},
     }
     return read_schema({"columns": columns, "max_rows": 50, "rows": rows})
 
 
 @pytest.mark.parametrize("rows", ["private", "public"])
-@pytest.mark.parametrize("formula", ["y ~ a * b", "y ~ c * a", "y ~ c + d + a", "y ~ a * b * d", "a ~ c * d"])
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ a * b)",
+        "y ~ c * a)",
+        "y ~ c + d + a)",
+        "y ~ a * b * d)",
+        "a ~ c * d)",
+        "y ~ a) by c",
+        "y ~ a + d) by c",
+        "y ~ a + party)",
+        "y ~ a) by party",
+    ],
+)
 def test_no_rows_are_further_apart_than_the_bound_of_a_formula(formula: str, rows: str) -> None:
     """All rows, or all pairs of rows, of a small schema; of rows that are added the bound is attained."""
     schema = small(rows)
-    (one,) = read_ask([f"regression({formula})"], schema)
+    (one,) = read_ask([f"regression({formula}"], schema)
     rng = np.random.default_rng(7)
     blocks = [block for block in Design(one, schema).factors if block.columns]
-    used = replace(schema, columns={name: schema.columns[name] for name in one.columns})
+    used = replace(schema, columns={name: schema.columns[name] for name in (*one.columns, *one.by)})
     for _ in range(3):
         scaled = [Scaled(block, Fraction(int(rng.integers(1, 10)), 3)) for block in blocks]
         vectors = np.array([[float(value) for value in features(scaled, used, row)] for row in rows_of(used)])
@@ -289,7 +427,7 @@ def test_no_row_moves_a_step_of_a_formula_further_than_the_sensitivity(rows: str
     listed = [*itertools.product([0.0, 1.0], [0.0, 0.5, 1.0], ["p", "q", "r"])]
     columns: dict[str, Any] = {name: np.array([row[i] for row in listed]) for i, name in enumerate(names)}
     spare = {"y": columns["a"], "b": columns["ill"], "d": np.full(len(listed), "s")}
-    table, furthest = read_table(columns | spare, schema), 0.0
+    table, furthest = read_table(columns | spare, schema, member="u"), 0.0
     size, rng = plan.size, np.random.default_rng(1)
     scales = np.repeat([float(scale) for scale in plan.scales], [size, plan.length - size])
     starts = [np.zeros(size), *(8 * rng.choice([-1.0, 0.0, 1.0], (60, size)))]

@@ -40,6 +40,7 @@ ASKS = [
     "count by c x d",
     "regression(a ~ b)",
     "regression(b ~ a * c)",
+    "regression(a ~ b) by c",
     "missing(d) by c",
     "variance(a, robust)",
     "variance(b, robust) by c",

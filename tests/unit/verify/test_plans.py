@@ -123,6 +123,14 @@ COLUMNS: dict[str, Any] = {
     "sex": {"values": ["f", "m"], "other": "f", "reference": "m", "missing": False},
     "ward": {"kind": "category", "values": ["a"]},
 }
+HOSPITALS: dict[str, Any] = {
+    **COLUMNS,
+    "hospital": {
+        "kind": "party",
+        "values": [f"party-{number}" for number in range(6)],
+        "reference": "party-2",
+    },
+}
 DERIVED: dict[str, Any] = {
     "log_bmi": {"function": "log", "of": "bmi"},
     "age2": {"function": "square", "of": "age", "bins": [100.0]},
@@ -151,6 +159,7 @@ ASKED: dict[str, list[str]] = {
         "histogram(ill, 2)",
     ],
     "a regression": ["regression(bmi ~ age + ill)"],
+    "regressions of groups": ["regression(bmi ~ ill) by sex", "regression(bmi ~ sex) by age where ill = 1"],
     "survival": ["survival(age, ill) by sex", "logrank(age, ill) by sex"],
     "comparisons": [
         "difference(bmi) by sex",
@@ -158,7 +167,12 @@ ASKED: dict[str, list[str]] = {
         "risk(ill) by sex",
         "chi_square(sex, age)",
     ],
-    "survival of strata": ["logrank(age, ill) by sex x ward", "cox(age, ill ~ sex) by ward"],
+    "survival of strata": [
+        "logrank(age, ill) by sex x ward",
+        "cox(age, ill ~ sex) by ward",
+        "cox_breslow(age, ill ~ sex) by ward",
+        "cox_efron(age, ill ~ sex)",
+    ],
     "heterogeneity": [
         "heterogeneity(bmi)",
         "mean(bmi)",
@@ -240,6 +254,19 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
             | more,
         )
         for name, records, more in (("persons", WIDE | PERSON, {}), ("public", PUBLIC, ROWS))
+    },
+    **{
+        f"hospitals, {name}": (
+            6,
+            records | {"columns": HOSPITALS},
+            {"ask": ["regression(bmi ~ ill + hospital)", "mean(bmi) by hospital where hospital != 'party-1'"]}
+            | more,
+        )
+        for name, records, more in (
+            ("private", WIDE, {}),
+            ("public", PUBLIC, {"public_rows": [500] * 6}),
+            ("persons", WIDE | PERSON, {"ask": "mean(ill) by hospital"}),
+        )
     },
     **{f"{name}, rows private": (20, WIDE, {"ask": ask}) for name, ask in ASKED.items()},
     **{f"{name}, rows public": (20, PUBLIC, {"ask": ask} | ROWS) for name, ask in ASKED.items()},
