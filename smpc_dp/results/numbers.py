@@ -86,21 +86,31 @@ def check_estimates(
 ) -> None:
     """Raise VerificationError unless the numbers of statistics of records are those of an outcome.
 
-    Of several requests one alone does not give them: they are not checked.
+    Of several requests one alone gives no estimates, and not where it begins: of these its noise is checked.
     """
     _check_privacy(stored.privacy, outcome)
-    if parameters.steps > 1:
-        return
-    planned = parameters.planned()
-    if planned and not operation.endswith(f" {planned}"):
+    planned, given = parameters.planned(), operation
+    if is_one_of_several := parameters.steps > 1:
+        planned, given = planned.rpartition(" ")[0], operation.rpartition(" ")[0]
+    if planned and not given.endswith(f" {planned}"):
         reason = "the question has other noise or scales than the session's"
         raise VerificationError(reason, Check.WRONG_RESULT)
+    if is_one_of_several:
+        counted = 0 if outcome.noise is None else outcome.noise.honest
+        shown = {"rows": None, "present": len(outcome.survivors), "counted": counted}
+        _check_shown(stored, shown)
+        return
     result = parameters.result(
         outcome, names, level=stored.level, simultaneous=stored.simultaneous, hide=stored.hide
     )
     expected = json.loads(msgspec.json.encode(result.to_json()))
-    for name in ("estimates", "rows", "present", "counted"):
-        if not _are_close(getattr(stored, name), expected[name]):
+    _check_shown(stored, {name: expected[name] for name in ("estimates", "rows", "present", "counted")})
+
+
+def _check_shown(stored: StoredEstimates, expected: Mapping[str, Any]) -> None:
+    """Raise VerificationError unless fields of a result file are those recomputed."""
+    for name, right in expected.items():
+        if not _are_close(getattr(stored, name), right):
             raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
 
 

@@ -107,7 +107,8 @@ class Selector(NamedTuple):
 class Block(NamedTuple):
     """A sum over rows of a product of columns in each cell; of a party its squared sum over its number.
 
-    `where`: columns, and the points or indices that their values in these rows are within.
+    `where`: columns, and the points or indices that their values in these rows are within. `lacking`: of the
+    rows that lack a value in one of the columns `present`, in the place of those that have all.
     """
 
     powers: tuple[str, ...]
@@ -115,6 +116,7 @@ class Block(NamedTuple):
     selectors: tuple[Selector, ...] = ()
     of_party: bool = False
     where: tuple[tuple[str, Ranges], ...] = ()
+    lacking: bool = False
 
     @property
     def cells(self) -> int:

@@ -37,16 +37,23 @@ def read_products(terms: list[list[Names]]) -> tuple[Names, ...]:
 
 def check_formula(columns: Names, products: tuple[Names, ...], table: Table) -> None:
     """Refuse what columns do not allow, and too many coefficients or sums."""
-    table.number(columns[0])
     levels = {name: len(table.columns[name].values) for name in columns}
-    required(1 not in levels.values(), "the categories of a regressor")
-    count = _coefficients(products, levels)
-    required(count < MOST_COEFFICIENTS and (table.expected is None or count < table.expected), "coefficients")
+    check_coefficients(columns, products, table)
     for product in products:
         numbers = [name for name in product if not levels[name]]
         size = math.prod(table.columns[name].steps for name in numbers)
         required(len(numbers) < 2 or size * size <= MOST_GREATEST, "the product of columns")
     required(sum(block.cells for block in factors_of(columns, products, table)) <= MOST_SUMS, "the sums")
+
+
+def check_coefficients(columns: Names, products: tuple[Names, ...], table: Table) -> int:
+    """Return the number of coefficients with the intercept, or refuse a response, a category, or too many."""
+    table.number(columns[0])
+    levels = {name: len(table.columns[name].values) for name in columns}
+    required(1 not in levels.values(), "the categories of a regressor")
+    count = 1 + _coefficients(products, levels)
+    required(count <= MOST_COEFFICIENTS and count <= (table.expected or count), "coefficients")
+    return count
 
 
 def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:

@@ -8,8 +8,8 @@ import math
 MARGIN = 1e-9
 
 
-def _delta(epsilon: float, mu: float) -> float:
-    """Return delta at epsilon of two Gaussians that are `mu` standard deviations apart, rounded up."""
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return delta at any epsilon of two Gaussians that are `mu` standard deviations apart, rounded up."""
 
     def tail(x: float) -> float:
         return math.erfc(x / math.sqrt(2)) / 2
@@ -22,22 +22,22 @@ def _delta(epsilon: float, mu: float) -> float:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the greatest shift of a standard Gaussian that is (ε, δ)-private."""
     low, high = 0.0, 1.0
-    while _delta(epsilon, high) <= delta:
+    while gaussian_delta(epsilon, high) <= delta:
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _delta(epsilon, middle) <= delta else (low, middle)
+        low, high = (middle, high) if gaussian_delta(epsilon, middle) <= delta else (low, middle)
     return low
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
     """Return the least epsilon at delta of a shift."""
     low, high = 0.0, 1.0
-    if _delta(0.0, mu) <= delta:
+    if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    while _delta(high, mu) > delta:
+    while gaussian_delta(high, mu) > delta:
         low, high = high, 2 * high
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (low, middle) if _delta(middle, mu) <= delta else (middle, high)
+        low, high = (low, middle) if gaussian_delta(middle, mu) <= delta else (middle, high)
     return high
