@@ -21,6 +21,8 @@ from smpc_dp_verify.reconciled import is_survival
 from smpc_dp_verify.split import distance, of_a_row, together_or_lacking
 
 ROUNDS, CLOSE, FLOOR = 400, 1e-3, 1e-9
+# A later round is taken only if its largest error is smaller by this part.
+BETTER = 1e-9
 # Parts of epsilon for all Laplace noise whose room is computed, steps between two of them, half of the cells
 # of a loss, and blocks at most.
 PARTS, STEPS, CELLS, MOST_BLOCKS = 32, 32, 20, 12
@@ -77,7 +79,7 @@ class Errors:
                     sums[index] += share * factor
             precisions = precisions_of(sums)
             errors = self.of(precisions)
-            if (worst := max(errors)) < least:
+            if (worst := max(errors)) < least * (1 - BETTER):
                 best, least = precisions, worst
             if worst <= (1 + CLOSE) * math.fsum(map(mul, of_terms, errors)):
                 break

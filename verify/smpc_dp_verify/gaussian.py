@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-# By this part delta is rounded up.
-MARGIN = 1e-9
+# By this part delta is rounded up, and logarithms by this part of their size: plans depend on the digits of
+# shifts that this moves.
+MARGIN, ROUNDING = 1e-9, 1e-14
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -14,9 +15,12 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     def tail(x: float) -> float:
         return math.erfc(x / math.sqrt(2)) / 2
 
-    second = tail(epsilon / mu + mu / 2)
-    moved = math.exp(min(epsilon + math.log(second), 0.0)) if second else 0.0
-    return min(1.0, (tail(epsilon / mu - mu / 2) - moved) * (1 + MARGIN))
+    first, second = tail(epsilon / mu - mu / 2), tail(epsilon / mu + mu / 2)
+    if not first * second:
+        return min(1.0, first * (1 + MARGIN))
+    high, low = math.log(first), epsilon + math.log(second)
+    error = ROUNDING * (1 + abs(low) + abs(high) + (epsilon / mu) ** 2)
+    return min(1.0, first * -math.expm1(min(low - high, 0.0) - error) * (1 + MARGIN))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:

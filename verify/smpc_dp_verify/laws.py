@@ -29,8 +29,8 @@ MOST_EPSILON, LEAST_DELTA = 10.0, 1e-11
 # The search for the variance beside Laplace noise: its parts, the part of delta that ends it, its steps, and
 # how steeply delta falls at first.
 SEARCH_PARTS, ENOUGH, SEARCHES, STEEP = 4096, 0.97, 12, -20.0
-# By this part two right computations of delta may differ.
-ROUNDED = 1e-8
+# By so many parts of variance two right searches may differ, and by this part two computations of delta.
+APART, ROUNDED = 4, 1e-8
 
 
 class Planned(NamedTuple):
@@ -165,8 +165,7 @@ def _mixed(request: Given, division: Division, epsilon: float, delta: float, cou
     if count is None:
         return None
     scaled = {one.block: one for each in of_law.values() for one in each}
-    # what two right searches find differs by a step at most
-    least, variance, most = (math.ceil((count + more) * part) for more in (-1, 0, 1))
+    least, variance, most = (math.ceil((count + more) * part) for more in (-APART, 0, APART))
     return Planned(
         [scaled[block] for block in request.blocks],
         variance,

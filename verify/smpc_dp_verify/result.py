@@ -406,7 +406,7 @@ class SignedRun:
         """Check that the question has the session's noise and scales, and the file what follows from them."""
         stored, given = self.stored, self.sums.session.parameters
         try:
-            variance = shares.check(stored.operation)
+            variance = shares.check(stored.operation, stored.fields.get("begins"))
         except Refused as refused:
             raise Failed("wrong-result", str(refused)) from None
         numbers = [self.numbers[name] - 1 for name in stored.survivors]
@@ -587,15 +587,17 @@ def _check_forms(fields: dict[str, Any]) -> None:
 
 def _check_record_forms(fields: dict[str, Any]) -> None:
     """Refuse numbers of statistics of records of other types."""
-    level, hide, privacy = (fields.get(name, ...) for name in ("level", "hide", "privacy"))
-    is_right = {*fields} >= {"estimates", "rows", "present", "counted"}
+    level, hide, privacy, begins = (fields.get(name, ...) for name in ("level", "hide", "privacy", "begins"))
+    is_whole = isinstance(begins, list) and all(type(one) is int for one in begins)
     is_right = (
-        is_right and type(level) in NUMBER and 0 < level < 1 and type(fields.get("simultaneous")) is bool
+        {*fields} >= {"estimates", "rows", "present", "counted"}
+        and (type(level) in NUMBER and 0 < level < 1)
+        and type(fields.get("simultaneous")) is bool
+        and (hide is None or (type(hide) in NUMBER and hide >= 0))
+        and (begins in (None, ...) or is_whole)
+        and isinstance(privacy, dict)
+        and all(type(privacy.get(name, ...)) in PRIVACY_FORMS[name] for name in PRIVACY_FORMS)
     )
-    is_right = (
-        is_right and (hide is None or (type(hide) in NUMBER and hide >= 0)) and isinstance(privacy, dict)
-    )
-    is_right = is_right and all(type(privacy.get(name, ...)) in PRIVACY_FORMS[name] for name in PRIVACY_FORMS)
     demand(is_right, "malformed", "the numbers of the result")
 
 

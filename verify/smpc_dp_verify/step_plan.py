@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -25,8 +25,6 @@ STEPS, MOST_STEPS, MOST_COEFFICIENTS = 5, 50, 30
 # Parts of their bounds to which scores and weights of rows are rounded; the square of the sensitivity of the
 # information over that of the score.
 GRID, SHARE = 1 << 30, 0.5
-# Coefficients are multiples of this.
-COEFFICIENT = 2.0**-20
 # Of random effects the requests, the deviations of the sums of the first within a factor, and how far one
 # value more and one that is exchanged move them.
 REQUESTS = 2
@@ -37,24 +35,23 @@ ONE_MORE, EXCHANGED = (3.0, 2.0, 1.0, 1.0, 1.0), (4.0, 0.0, 1.0, 2.0, 0.0)
 class Step(NamedTuple):
     """One of several requests, which are alike.
 
-    `l2`: how far a unit moves its vector of `length` coordinates; `mu`: the shift that it may show. `digest`:
-    of scales and coefficients at which it begins; None where these follow from other requests.
+    `l2`: how far a unit moves its vector of `length` coordinates; `mu`: the shift that it may show.
+    `digest_of`: returns the digest of the question, given the numbers that it takes from earlier requests.
     """
 
     l2: float
     mu: float
     length: int
     table: Table
-    digest: str | None
+    digest_of: Callable[[list[int]], str]
 
 
 class _Moved(NamedTuple):
-    """How far a unit moves a vector in L2, and the scales of its sums, beside which the digest has `at`."""
+    """How far a unit moves a vector in L2, and the scales of its sums."""
 
     l2: float
     length: int
     scales: Sequence[Fraction]
-    at: Sequence[int] = ()
 
 
 def read_step(given: dict[str, Any], parties: int) -> Step:
@@ -66,11 +63,6 @@ def read_step(given: dict[str, Any], parties: int) -> Step:
     required((one.kind == EFFECTS) <= ("steps" not in given), "the parameter steps")
     mu = _shift(number(given["epsilon"]), number(given["delta"]), steps)
     moved = (_effects if one.kind == EFFECTS else _newton)(one, table, parties, mu)
-    return Step(moved.l2, mu, moved.length, table, _digest(one, moved) if steps == 1 else None)
-
-
-def _digest(one: Asked, moved: _Moved) -> str:
-    """Return the digest of the one step of a regression."""
     asked = {
         "text": one.text,
         "kind": one.kind,
@@ -79,15 +71,22 @@ def _digest(one: Asked, moved: _Moved) -> str:
         "levels": one.levels,
         "bins": None,
         "edges": one.edges,
-        "least": 1,
+        "least": one.bins or 1,
         "products": one.products,
         "where": one.where,
         "condition": one.condition,
         "part_of": "",
     }
     scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in moved.scales]
-    fields = {"fit": asked, "steps": 1, "scales": scales, "at": moved.at}
-    return tuple_hash("record-plan", b"secagg", uint(1), msgspec.json.encode(fields)).hex()
+
+    def digest_of(begins: list[int]) -> str:
+        if one.kind == EFFECTS:
+            fields = {"effects": asked, "scales": scales, "at": begins[0] if begins else None}
+        else:
+            fields = {"fit": asked, "steps": steps, "scales": scales, "at": begins}
+        return tuple_hash("record-plan", b"secagg", uint(1), msgspec.json.encode(fields)).hex()
+
+    return Step(moved.l2, mu, moved.length, table, digest_of)
 
 
 def _shift(epsilon: float, delta: float, steps: int) -> float:
@@ -116,9 +115,7 @@ def _newton(one: Asked, table: Table, parties: int, mu: float) -> _Moved:
     row += math.sqrt(length) / 2 * float(max(scales))
     signs = 2 if table.public else 1
     furthest = math.ceil(table.rows_of_unit * signs * max(scales) * GRID)
-    first = math.log(table.number(one.columns[0]).middle) if one.kind == "poisson" else 0.0
-    at = [round(first / COEFFICIENT), *[0] * (size - 1)]
-    return _Moved(_l2(table, row * signs, furthest, length), length, scales, at)
+    return _Moved(_l2(table, row * signs, furthest, length), length, scales)
 
 
 def _row_square(kind: str, score: float, information: float) -> float:
@@ -149,7 +146,9 @@ def _effects(_: Asked, table: Table, parties: int, mu: float) -> _Moved:
     second = near(first)
     products = [Fraction(move) * scale for each in moves for move, scale in zip(each, scales, strict=True)]
     furthest = math.ceil(table.rows_of_unit * max(second, *products))
-    return _Moved(_l2(table, max(first, float(second)), furthest, len(SPREAD)), len(SPREAD), scales)
+    return _Moved(
+        _l2(table, max(first, float(second)), furthest, len(SPREAD)), len(SPREAD), [*scales, second]
+    )
 
 
 def _room(table: Table, parties: int, spread: float, bits: float) -> float:

@@ -1,8 +1,4 @@
-"""The noise of statistics of records in secure sums, and what follows from it [docs/proofs/records.md].
-
-Of answers that take several requests the scales are not compared: they stand beside the coefficients at which
-the last request begins, which follow from the sums of earlier ones.
-"""
+"""The noise of statistics of records in secure sums, and what follows from it [docs/proofs/records.md]."""
 
 from __future__ import annotations
 
@@ -33,28 +29,32 @@ class Shares:
     """The noise of one party.
 
     `least`, `most`: bounds of its variance in squared ring steps; `is_private`: tells whether one is enough.
-    `digest`: of all scales; None: they are not known here. `counted`: how many shares the guarantee counts
-    on. `length`: coordinates. `unit`: that epsilon protects. `plan`: of answers of one request what is asked
-    for, and its noise.
+    `digest_of`: returns the digest of all scales, of one of several requests given the numbers that it takes
+    from earlier ones. `counted`: how many shares the guarantee counts on. `length`: coordinates. `unit`: that
+    epsilon protects. `plan`: of answers of one request what is asked for, and its noise.
     """
 
     least: int
     most: int
-    digest: str | None
+    digest_of: Callable[[list[int]], str]
     counted: int
     length: int
     unit: str
     plan: tuple[Given, Planned] | None = None
     is_private: Callable[[int], bool] = lambda _: True
 
-    def check(self, operation: str) -> int:
-        """Return the variance in a question, or refuse the question of another plan."""
+    def check(self, operation: str, begins: list[int] | None = None) -> int:
+        """Return the variance in a question, or refuse the question of another plan.
+
+        `begins`: the numbers from earlier requests that the last of several depends on; None of a single one.
+        """
         asked = PLANNED.fullmatch(operation)
         required(asked is not None, "the question")
         variance, digest = int(asked[1], 16), asked[2]  # type: ignore[index]
         is_planned = self.least <= variance <= self.most and self.is_private(variance)
         required(is_planned, "the noise of the question")
-        required(self.digest in (None, digest), "the scales of the question")
+        required((begins is None) == (self.plan is not None), "where the request begins")
+        required(digest == self.digest_of(begins or []), "the scales of the question")
         return variance
 
     def rows_of(self, numbers: Sequence[int]) -> int | None:
@@ -66,7 +66,7 @@ class Shares:
     def unchecked(self) -> tuple[str, ...]:
         """What of a result's numbers and its question is not computed here."""
         if self.plan is None:
-            return ("estimates",) if self.digest is not None else ("scales", "estimates")
+            return ("estimates",)
         request, _ = self.plan
         others = [one.text for one in request.asked if not is_computed(one, request.table)]
         return ("intervals", *(f"estimates of {text}" for text in others))
@@ -116,7 +116,7 @@ def read_shares(sums: SessionSums) -> Shares | None:
     digest = digest_of(chosen.scaled, "secagg", 1, None if chosen.laplace is None else f"{chosen.laplace:x}")
     length, unit = sum(one.block.cells for one in chosen.scaled), _unit(request.table)
     plan = (request, chosen)
-    return Shares(chosen.least, chosen.most, digest, counted, length, unit, plan, chosen.is_private)
+    return Shares(chosen.least, chosen.most, lambda _: digest, counted, length, unit, plan, chosen.is_private)
 
 
 def _unit(table: Table) -> str:
@@ -129,4 +129,4 @@ def _of_steps(given: dict[str, Any], parties: int, counted: int) -> Shares:
     variance = step.l2**2 / (step.mu**2 * counted)
     bounds = [math.ceil(variance * (1 + part)) for part in (-BELOW, ABOVE)]
     read_rows(given, step.table, parties)
-    return Shares(bounds[0], bounds[1], step.digest, counted, step.length, _unit(step.table))
+    return Shares(bounds[0], bounds[1], step.digest_of, counted, step.length, _unit(step.table))
