@@ -80,10 +80,9 @@ def read_step(given: dict[str, Any], parties: int) -> Step:
     scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in moved.scales]
 
     def digest_of(begins: list[int]) -> str:
+        fields: dict[str, Any] = {"fit": asked, "steps": steps, "scales": scales, "at": begins}
         if one.kind == EFFECTS:
             fields = {"effects": asked, "scales": scales, "at": begins[0] if begins else None}
-        else:
-            fields = {"fit": asked, "steps": steps, "scales": scales, "at": begins}
         return tuple_hash("record-plan", b"secagg", uint(1), msgspec.json.encode(fields)).hex()
 
     return Step(moved.l2, mu, moved.length, table, digest_of)
