@@ -125,11 +125,11 @@ class Errors:
         """Return the best precisions of Laplace noise in some blocks, and Gaussian noise in the others."""
         of_laplace = of_gaussian = 0.0
         if any(pure):
-            kept = [factor if one else 0.0 for factor, one in zip(factors, pure, strict=True)]
-            roots, of_laplace = self.divided(kept, self.l1, 2)
+            own = [factor if one else 0.0 for factor, one in zip(factors, pure, strict=True)]
+            roots, of_laplace = self.divided(own, self.l1, 2)
         if not all(pure):
-            kept = [0.0 if one else factor for factor, one in zip(factors, pure, strict=True)]
-            shares, of_gaussian = self.divided(kept, self.distances, 1)
+            own = [0.0 if one else factor for factor, one in zip(factors, pure, strict=True)]
+            shares, of_gaussian = self.divided(own, self.distances, 1)
         epsilon, mu = room.best(2 * of_laplace, of_gaussian)
         scale = epsilon / math.sqrt(2.0)
         return [(roots[i] * scale) ** 2 if one else shares[i] * mu**2 for i, one in enumerate(pure)]

@@ -29,9 +29,9 @@ def _threshold(parties: int, corrupt: int, lost: int, security: float) -> int | 
     """Return the threshold of the graph with the fewest draws that is secure; None if that is complete."""
     target = -security * math.log(2)
     for degree in range(2, parties - 1):
-        found = _best(parties, corrupt, lost, degree, target)
-        if found is not None:
-            return found
+        threshold = _best(parties, corrupt, lost, degree, target)
+        if threshold is not None:
+            return threshold
     return None
 
 

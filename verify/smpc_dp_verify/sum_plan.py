@@ -13,7 +13,7 @@ from smpc_dp_verify.asked import EFFECTS, LOOPS
 from smpc_dp_verify.columns import Table, number
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
-from smpc_dp_verify.laws import ABOVE, BELOW, Planned, of_range, of_ratios
+from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
 from smpc_dp_verify.record_plan import Given, digest_of, ends_of, read_given, read_rows
 from smpc_dp_verify.step_plan import read_step
 from smpc_dp_verify.sums import Sums as SessionSums

@@ -141,18 +141,18 @@ def of_ratios(request: Given, given: Mapping[str, Any], counted: int) -> Planned
 def _mixed(request: Given, division: Division, epsilon: float, delta: float, counted: int) -> Planned | None:
     """Return Laplace noise in some blocks and Gaussian noise in the others; None if the search finds none."""
     table, spread = request.table, dict(zip(request.blocks, division.deviations, strict=True))
-    of_law = {}
+    by_kind = {}
     for is_pure, bits in ((False, FINE), (True, LAPLACE_BITS)):
         blocks = [block for block in request.blocks if (block in division.laplace) is is_pure]
         own = request._replace(blocks=blocks)
-        of_law[is_pure] = scaled_blocks(own, [spread[block] for block in blocks], bits)
-    blocks = [one.block for one in of_law[False]]
-    moves, l2 = Moves([], table), Moves(blocks, table).norms(of_law[False])[0]
-    pure = [one.block for one in of_law[True]]
+        by_kind[is_pure] = scaled_blocks(own, [spread[block] for block in blocks], bits)
+    blocks = [one.block for one in by_kind[False]]
+    moves, l2 = Moves([], table), Moves(blocks, table).norms(by_kind[False])[0]
+    pure = [one.block for one in by_kind[True]]
     spent = of_one_row({block: math.sqrt(2.0) * of_a_row(block, table) / spread[block] for block in pure})
-    l1 = moves.l1(of_law[True])
+    l1 = moves.l1(by_kind[True])
     scale = _scale(l1, min(spent, epsilon))
-    losses = LaplaceLosses(scale, moves.of_each_block(of_law[True]), l1)
+    losses = LaplaceLosses(scale, moves.of_each_block(by_kind[True]), l1)
     planned = of_one_row({block: max(distance(block, table), BELOW) / spread[block] ** 2 for block in blocks})
     part = l2**2 / (planned * counted * SEARCH_PARTS)
 
@@ -164,7 +164,7 @@ def _mixed(request: Given, division: Division, epsilon: float, delta: float, cou
     count = _searched(lambda number: failing(math.ceil(number * part)), delta)
     if count is None:
         return None
-    scaled = {one.block: one for each in of_law.values() for one in each}
+    scaled = {one.block: one for each in by_kind.values() for one in each}
     least, variance, most = (math.ceil((count + more) * part) for more in (-APART, 0, APART))
     return Planned(
         [scaled[block] for block in request.blocks],
