@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import cache
 
 from smpc_dp_verify.draws import log_choose
@@ -37,13 +38,18 @@ def _threshold(parties: int, corrupt: int, lost: int, security: float) -> int | 
 
 def _best(parties: int, corrupt: int, lost: int, degree: int, target: float) -> int | None:
     """Return the threshold with the least bound, the greatest of equals; None if none meets the target."""
-    best, least = None, target
-    for threshold in range(degree, max(2, degree // 2 + 1) - 1, -1):
-        few = [
-            math.log(parties) + _tail(parties - 1, corrupt, degree, 2 * threshold - degree),
-            math.log(parties) + _tail(parties - 1, lost, degree, degree - threshold + 1),
-        ]
-        if few[0] > least:
+    best, least, lowest = None, target, max(2, degree // 2 + 1)
+
+    def too_few(threshold: int) -> float:
+        return math.log(parties) + _tail(parties - 1, lost, degree, degree - threshold + 1)
+
+    # the chance that too few shares are left only falls with the threshold
+    thresholds = range(lowest, degree + 1)
+    highest = lowest - 1 + bisect_left(thresholds, True, key=lambda threshold: too_few(threshold) > target)
+    for threshold in range(highest, lowest - 1, -1):
+        holders = math.log(parties) + _tail(parties - 1, corrupt, degree, 2 * threshold - degree)
+        few = [holders, too_few(threshold)]
+        if holders > least:
             # it only grows as the threshold falls
             break
         if _sum(few) > least:

@@ -277,6 +277,32 @@ def test_both_refuse_the_question_of_another_plan(kind: type[OtherPlan], name: s
     assert both(*stored(tmp_path, scenario, scenario.result())).check == Check.WRONG_RESULT
 
 
+class LaterStep(OtherPlan):
+    """A run of the last of several requests, which begins elsewhere than the first."""
+
+    begins = (5, -3)
+
+    def changed(self, planned: str) -> str:
+        del planned
+        return str(self.request_parameters.beginning(self.begins).planned())
+
+    def result(self, **display: Any) -> dict[str, Any]:
+        """Return the answers of the receiver, as JSON data."""
+        parameters = self.request_parameters.beginning(self.begins)
+        answers = parameters.result(self.outcomes[RECEIVER], self.context.names, **display)
+        content: dict[str, Any] = json.loads(json.dumps(answers.to_json()))
+        return content
+
+
+def test_both_take_the_last_of_several_requests(tmp_path: Path) -> None:
+    scenario = LaterStep("records", "", KINDS["several requests"], kind="statistics")
+    result = scenario.result()
+    assert result["begins"] == [5, -3]
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+    assert both(*stored(tmp_path, scenario, result | {"begins": [5, -2]})).check == Check.WRONG_RESULT
+    assert both(*stored(tmp_path, scenario, result | {"begins": [5.5, 1]})).check == Check.MALFORMED
+
+
 @pytest.mark.parametrize("begins", [None, [], [7, 0], [0, 0, 0]])
 @pytest.mark.parametrize("name", ["several requests", "one step"])
 def test_both_find_another_beginning_of_a_step(name: str, begins: list[int] | None, tmp_path: Path) -> None:
