@@ -19,14 +19,14 @@ NEGLIGIBLE = 2.0**-40
 def honest_in_sums(parties: int, corrupt: int, lost: int, security: float = SECURITY) -> int:
     """Return the fewest honest parties in a sum: max(floor((n - c)/2), t - c) + 1 for the threshold t."""
     held = parties - 1 - lost
-    chosen = None if parties <= MOST_COMPLETE else _threshold(parties, corrupt, lost, security)
+    chosen = None if parties <= MOST_COMPLETE else sparse_threshold(parties, corrupt, lost, security)
     required(chosen is not None or 2 * held > parties - 1 + corrupt, "the parameter corrupt")
     threshold = held if chosen is None else chosen
     return max((parties - corrupt) // 2, threshold - corrupt) + 1
 
 
 @cache
-def _threshold(parties: int, corrupt: int, lost: int, security: float) -> int | None:
+def sparse_threshold(parties: int, corrupt: int, lost: int, security: float) -> int | None:
     """Return the threshold of the graph with the fewest draws that is secure; None if that is complete."""
     target = -security * math.log(2)
     for degree in range(2, parties - 1):

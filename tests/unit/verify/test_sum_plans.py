@@ -17,7 +17,7 @@ from smpc_dp.records.features import Lacking
 from smpc_dp.records.split import _room
 from smpc_dp_verify.division import room_of
 from smpc_dp_verify.errors import Refused
-from smpc_dp_verify.graph import honest_in_sums
+from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import Shares, read_shares
@@ -328,6 +328,8 @@ def test_both_count_the_same_honest_parties(parties: int, dropout: float, corrup
             honest_in_sums(parties, many, lost)
         return
     assert honest_in_sums(parties, many, lost) == plan.min_honest_in_sum
+    if parties > 200:
+        assert sparse_threshold(parties, many, lost, 40.0) == (None if plan.complete else plan.threshold)
 
 
 @pytest.mark.parametrize("security", [20, 60.5, 128])
