@@ -93,6 +93,17 @@ class EffectsPlan(SteppedPlan):
         return self, replace(self, ratio=round(ASSUMED * RATIO))
 
     @property
+    def begins(self) -> tuple[int, ...]:
+        """The ratio rho of the second request, in parts of `RATIO`; empty in the first."""
+        return () if self.ratio is None else (self.ratio,)
+
+    def beginning(self, begins: Sequence[int]) -> EffectsPlan:
+        """Return the plan of the request with this ratio, or of the first for no number."""
+        if len(begins) > 1:
+            raise ConfigError.at("begins", f"has {len(begins)} numbers, not one", ConfigCheck.SHAPE)
+        return replace(self, ratio=next(iter(begins), None))
+
+    @property
     def length(self) -> int:
         """The number of sums that each party's vector holds, equal in both requests."""
         return LENGTH

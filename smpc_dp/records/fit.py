@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -112,6 +113,18 @@ class FitPlan(SteppedPlan):
     def start(self) -> Floats:
         """The coefficients at which the Newton step begins, for columns scaled to [-1, 1]."""
         return np.array(self.at, dtype=np.float64) * COEFFICIENT
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """The coefficients at which the step begins, in units of `COEFFICIENT`."""
+        return self.at
+
+    def beginning(self, begins: Sequence[int]) -> FitPlan:
+        """Return the plan of a step that begins at these coefficients, one for each column."""
+        if len(begins) != self.size:
+            reason = f"has {len(begins)} coefficients, the regression {self.size}"
+            raise ConfigError.at("begins", reason, ConfigCheck.SHAPE)
+        return replace(self, at=tuple(begins))
 
     @property
     def bounds(self) -> tuple[Integers, Integers]:

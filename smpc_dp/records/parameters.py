@@ -163,6 +163,11 @@ class RecordParameters(RequestParameters):
         return None if self.public_rows is None else sum(self.public_rows[at] > 0 for at in numbers)
 
     @property
+    def begins(self) -> tuple[int, ...] | None:
+        """The numbers from earlier requests on which a request of several depends; None of a single one."""
+        return None
+
+    @property
     def operations(self) -> tuple[str, ...]:
         """The names of the operations that parties may request, here one alone."""
         return (KIND,)
@@ -190,7 +195,7 @@ class RecordParameters(RequestParameters):
         answers = parameters.answers(
             outcome.total, numbers, level=level, simultaneous=simultaneous, hide=hide
         )
-        return RecordResult.of(outcome, answers, receipt, dropped, hide, resumed=resumed)
+        return RecordResult.of(outcome, answers, receipt, dropped, hide, resumed=resumed, begins=self.begins)
 
     def leaving(self, residual_pairs: int) -> Self:  # noqa: ARG002
         """Return the parameters unchanged; overridden where lost parties' noise stays in a sum."""
@@ -288,6 +293,15 @@ class SteppedRecordParameters(PlannedRecordParameters):
     def steps(self) -> int:
         """The number of requests that the statistic takes, one after the other."""
         return self.request.steps
+
+    @property
+    def begins(self) -> tuple[int, ...] | None:
+        """The numbers from earlier requests on which this one depends."""
+        return self.request.begins
+
+    def beginning(self, begins: Sequence[int]) -> Self:
+        """Return the parameters of a request that depends on these numbers; ConfigError if not so many."""
+        return cast(Self, replace(cast(Any, self), request=self.request.beginning(begins)))
 
     def following(self, last: Answers) -> Self:
         """Return the parameters of the next request, which depends on this one's answers."""

@@ -31,6 +31,8 @@ class RecordResult:
         hide: as it was given, in noise deviations below which counts are hidden; None: the default.
         dropped: what of this party's own rows does not count, for it alone; None for others.
         resumed: whether an earlier process of this party began the call: what that one gave counts.
+        begins: of an answer that takes several requests the numbers from earlier ones on which the last one
+            depends; None of others.
     """
 
     task = "records"
@@ -45,6 +47,7 @@ class RecordResult:
     hide: float | None = None
     dropped: Dropped | None = field(default=None, repr=False)
     resumed: bool = False
+    begins: tuple[int, ...] | None = None
 
     @classmethod
     def of(
@@ -56,6 +59,7 @@ class RecordResult:
         hide: float | None = None,
         *,
         resumed: bool = False,
+        begins: tuple[int, ...] | None = None,
     ) -> RecordResult:
         """Return the result that combines a request's outcome, for its parties and privacy, with answers."""
         return cls(
@@ -69,6 +73,7 @@ class RecordResult:
             dropped=dropped,
             hide=hide,
             resumed=resumed,
+            begins=begins,
         )
 
     def __str__(self) -> str:
@@ -122,6 +127,7 @@ class RecordResult:
             "absent": list(self.absent),
             "residual_pairs": self.residual_pairs,
             "resumed": self.resumed,
+            "begins": None if self.begins is None else list(self.begins),
             "faults": list(self.faults),
             "privacy": self.privacy.to_json(),
             "evidence": self.evidence.to_json(),

@@ -26,6 +26,9 @@ SplitName = Literal["range", "balanced"]
 ROUNDS = 400
 # How far the largest error may be above the least possible one, of which the weighted mean is a lower bound.
 _CLOSE = 1e-3
+# A later round is taken only if its largest error is smaller by this part: of rounds that differ by rounding
+# errors alone programs with other ones take the same.
+_BETTER = 1e-9
 # Of the weight of all answers, what each block counts with at least: none is without noise of a finite size.
 _FLOOR = 1e-9
 # Parts of epsilon for all Laplace noise together whose room is computed, steps between two of these, and
@@ -91,7 +94,7 @@ class _Errors:
         for _ in range(ROUNDS):
             precisions = precisions_of(share @ self.factors + self.least_part)
             errors = self.factors @ (1 / precisions)
-            if errors.max() < least:
+            if errors.max() < least * (1 - _BETTER):
                 best, least = precisions, float(errors.max())
             if errors.max() <= (1 + _CLOSE) * float(share @ errors):
                 break

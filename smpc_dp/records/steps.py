@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,18 @@ class SteppedPlan(Priced):
     @property
     def bounds(self) -> tuple[Integers, Integers]:
         """The least and the greatest value of each entry of a party's vector; subclasses define them."""
+        raise NotImplementedError
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """The whole numbers from earlier requests on which this one depends; subclasses define them."""
+        raise NotImplementedError
+
+    def beginning(self, begins: Sequence[int]) -> Self:
+        """Return the plan of a request that depends on these numbers; subclasses define it.
+
+        Raises ConfigError unless they are as many as this request needs.
+        """
         raise NotImplementedError
 
     def vector(self, table: Table) -> Integers:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.engine.result import Outcome, Result
-from smpc_dp.errors import Check, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigError, PrivacyError, VerificationError
 from smpc_dp.results.stored import convert_fields
 
 # Values are compared to this part of them: some are computed with sums that depend on the machine.
@@ -50,6 +50,7 @@ class StoredEstimates(msgspec.Struct, frozen=True):
     counted: Any
     privacy: StoredPrivacy
     hide: Annotated[float, Meta(ge=0)] | None
+    begins: list[int] | None = None
 
 
 def read_total(fields: Mapping[str, Any]) -> StoredTotal:
@@ -86,21 +87,41 @@ def check_estimates(
 ) -> None:
     """Raise VerificationError unless statistics, if of one request, and their privacy are the outcome's.
 
-    Of several requests one alone does not give them: they are not checked.
+    The last of several requests gives no estimates by itself: these are not checked.
     """
     _check_privacy(stored.privacy, outcome)
-    if parameters.steps > 1:
-        return
+    parameters = _begun(parameters, stored.begins)
     planned = parameters.planned()
     if planned and not operation.endswith(f" {planned}"):
         reason = "the question has other noise or scales than the session's"
         raise VerificationError(reason, Check.WRONG_RESULT)
+    if parameters.steps > 1:
+        counted = 0 if outcome.noise is None else outcome.noise.honest
+        _check_shown(stored, {"rows": None, "present": len(outcome.survivors), "counted": counted})
+        return
     result = parameters.result(
         outcome, names, level=stored.level, simultaneous=stored.simultaneous, hide=stored.hide
     )
     expected = json.loads(msgspec.json.encode(result.to_json()))
-    for name in ("estimates", "rows", "present", "counted"):
-        if not _are_close(getattr(stored, name), expected[name]):
+    _check_shown(stored, {name: expected[name] for name in ("estimates", "rows", "present", "counted")})
+
+
+def _begun(parameters: Any, begins: Sequence[int] | None) -> Any:
+    """Return the parameters of the request that begins so; VerificationError if none of the session does."""
+    if (parameters.begins is None) != (begins is None):
+        raise VerificationError("begins is not that of the session's requests", Check.WRONG_RESULT)
+    if begins is None:
+        return parameters
+    try:
+        return parameters.beginning(begins)
+    except ConfigError as error:
+        raise VerificationError(str(error), Check.WRONG_RESULT) from None
+
+
+def _check_shown(stored: StoredEstimates, expected: Mapping[str, Any]) -> None:
+    """Raise VerificationError unless fields of a result file are those recomputed."""
+    for name, right in expected.items():
+        if not _are_close(getattr(stored, name), right):
             raise VerificationError(f"{name} are not those of the signed total", Check.WRONG_RESULT)
 
 

@@ -153,6 +153,7 @@ class PrintedStatistics(TypedDict):
     absent: list[str]
     residual_pairs: int
     resumed: bool
+    begins: list[int] | None
     faults: list[str]
     privacy: PrintedPrivacy
     evidence: PrintedEvidence

@@ -38,15 +38,19 @@ WITH_ROBUST = ("variance", *OF_PAIRS, "regression")
 # Those that several requests make.
 LOOPS = ("logistic", "poisson", f"{ROBUST} regression")
 ROBUST_LOOP = re.compile(rf"\s*regression\s*\([^()]*,\s*{ROBUST}\s*\)")
+EFFECTS = "random_effects"
 # What a session cannot describe: it would be read as another answer.
 RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}
-RESERVED |= {"random_effects", "table1", "by", "x"}
+RESERVED |= {EFFECTS, "table1", "by", "x"}
 # Those that have no condition.
 UNCONDITIONAL = ("heterogeneity", *LOOPS)
 
 
 class Asked(NamedTuple):
-    """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition."""
+    """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition.
+
+    `bins`: a number of bins, or, of random effects, the fewest values of a party. `edges`: inner ones.
+    """
 
     text: str
     kind: str
@@ -73,8 +77,11 @@ class Term(NamedTuple):
     groups: int = 1
 
 
-def read_ask(ask: Any, table: Table) -> list[Asked]:
-    """Parse a session's question into a list of statistics; raise Refused if it is invalid."""
+def read_ask(ask: Any, table: Table, pairs: int = MOST_LENGTH) -> list[Asked]:
+    """Parse a session's question into a list of statistics; raise Refused if it is invalid.
+
+    `pairs`: of columns of one answer, about the most.
+    """
     texts = ask.split(";") if isinstance(ask, str) else ask
     required(isinstance(texts, list) and 1 <= len(texts) <= MOST_ASKED, "what is asked")
     required(all(isinstance(text, str) for text in texts), "what is asked")
@@ -84,7 +91,26 @@ def read_ask(ask: Any, table: Table) -> list[Asked]:
     required(len({one.text for one in asked}) == len(asked), "what is asked")
     for one in asked:
         _check(one, table)
+        # Of more columns there are more products of two than coordinates.
+        if one.kind in MORE and len(one.columns) ** 2 > 2 * pairs:
+            raise TooMany("the number of cells")
     return asked
+
+
+def read_loop(ask: Any, table: Table) -> Asked:
+    """Return the one answer that takes several requests, or refuse what is asked."""
+    texts = ask.split(";") if isinstance(ask, str) else ask
+    required(isinstance(texts, list) and len(texts) == 1 and isinstance(texts[0], str), "what is asked")
+    one = _Reader(texts[0].strip(), table).read()
+    required(one.kind in (*LOOPS, EFFECTS) and not (one.by or one.where), "what is asked")
+    response = table.number(one.columns[0])
+    if one.kind == EFFECTS:
+        required(1 <= (one.bins or 0) <= table.max_rows, "what is asked")
+        return one
+    required(all(name in table.columns for name in one.columns), "a column that is asked for")
+    required(one.kind != "poisson" or response.low >= 0, "a response")
+    required(one.kind != "logistic" or _is_indicator(one.columns[0], table), "a response")
+    return one
 
 
 def _parts(one: Asked, table: Table) -> list[Asked]:
@@ -205,6 +231,10 @@ class _Reader:
                 result = result._replace(columns=(*result.columns, *self._names("+")))
         elif kind in ("regression", *LOOPS):
             result = self._formula(kind)
+        elif kind == EFFECTS:
+            name, least = self._name(), self._number() if self._has(",") else 1.0
+            required(least.is_integer(), "what is asked")
+            result = result._replace(columns=(name,), bins=int(least))
         elif kind == "median":
             result = Asked(self.text, "quantile", (self._name(),), levels=(0.5,), bins=BINS)
         elif kind == "quantile":
@@ -273,7 +303,7 @@ def _check(one: Asked, table: Table) -> None:
     required(kind == one.kind or ROBUST not in table.columns, "the name of a column")
     required(all(name in table.columns for name in names), "a column that is asked for")
     required(len({*one.columns}) == len(one.columns) and len({*one.by}) == len(one.by), "what is asked")
-    required(one.kind not in LOOPS, "a loop of requests")
+    required(one.kind not in (*LOOPS, EFFECTS), "a loop of requests")
     required(not one.where or one.kind not in UNCONDITIONAL, "a condition")
     described = table.described.get(one.kind)
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
@@ -285,9 +315,6 @@ def _check(one: Asked, table: Table) -> None:
         for name in one.columns:
             table.number(name)
     required(len(one.columns) > 1 or kind not in MORE, "what is asked")
-    # Of more columns there are more products of two than coordinates.
-    if kind in MORE and len(one.columns) ** 2 > 2 * MOST_LENGTH:
-        raise TooMany("the number of cells")
     has_groups = described.has_groups if described else kind in GROUPED
     required(not one.by or has_groups, "what is asked")
     if one.kind in (*TIMED, *COMPARED, "chi_square"):

@@ -108,7 +108,8 @@ class Selector(NamedTuple):
 class Block(NamedTuple):
     """Sums over rows, one in each cell, of a product of columns: `powers` names them, repeated if squared.
 
-    `where`: columns, and the points or indices that their values in these rows are within.
+    `where`: columns, and the points or indices that their values in these rows are within. `lacking`: of the
+    rows that lack a value in one of the columns `present`, in the place of those that have all.
     """
 
     powers: tuple[str, ...]
@@ -116,6 +117,7 @@ class Block(NamedTuple):
     selectors: tuple[Selector, ...] = ()
     of_party: bool = False
     where: tuple[tuple[str, Ranges], ...] = ()
+    lacking: bool = False
 
     @property
     def cells(self) -> int:

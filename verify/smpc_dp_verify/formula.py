@@ -39,12 +39,8 @@ def check_formula(
     columns: Names, products: tuple[Names, ...], table: Table, groups: tuple[Selector, ...] = ()
 ) -> None:
     """Raise Refused if columns do not allow a regression, or it has too many coefficients or sums."""
-    table.number(columns[0])
     levels = {name: len(table.columns[name].values) for name in columns}
-    required(1 not in levels.values(), "the categories of a regressor")
-    count = _coefficients(products, levels)
-    required(count < MOST_COEFFICIENTS, "coefficients")
-    every = (1 + count) * math.prod(one.cells for one in groups)
+    every = check_coefficients(columns, products, table) * math.prod(one.cells for one in groups)
     required(table.expected is None or every <= table.expected, "coefficients")
     for product in products:
         numbers = [name for name in product if not levels[name]]
@@ -52,6 +48,16 @@ def check_formula(
         required(len(numbers) < 2 or size * size <= MOST_GREATEST, "the product of columns")
     cells = sum(block.cells for block in factors_of(columns, products, table, groups))
     required(cells <= MOST_SUMS, "the sums")
+
+
+def check_coefficients(columns: Names, products: tuple[Names, ...], table: Table) -> int:
+    """Return the number of coefficients with the intercept, or refuse a response, a category, or too many."""
+    table.number(columns[0])
+    levels = {name: len(table.columns[name].values) for name in columns}
+    required(1 not in levels.values(), "the categories of a regressor")
+    count = 1 + _coefficients(products, levels)
+    required(count <= MOST_COEFFICIENTS and count <= (table.expected or count), "coefficients")
+    return count
 
 
 def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:

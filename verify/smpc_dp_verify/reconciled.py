@@ -23,9 +23,13 @@ class Noisy(NamedTuple):
 
 def is_count(block: Block) -> bool:
     """Tell whether a block counts rows by cell, and is not one of a survival statistic."""
+    return not (block.powers or block.of_party or block.lacking or is_survival(block))
+
+
+def is_survival(block: Block) -> bool:
+    """Tell whether the last cells of a block are those of the time and the event that it needs."""
     last = sorted(one.column for one in block.selectors[-2:])
-    is_survival = len(last) == 2 and tuple(last) == block.present
-    return not (block.powers or block.of_party or is_survival)
+    return len(last) == 2 and tuple(last) == block.present
 
 
 def needed(block: Block, table: Table) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ import msgspec
 
 from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask, terms_of
 from smpc_dp_verify.columns import Block, Table, number, read_table
+from smpc_dp_verify.division import balanced, blocks_of, deviations
 from smpc_dp_verify.encodings import tuple_hash, uint
 from smpc_dp_verify.errors import TooMany, required
 from smpc_dp_verify.gaussian import gaussian_mu
-from smpc_dp_verify.split import Moves, Scaled, balanced, deviations
+from smpc_dp_verify.split import Moves, Scaled
 
 # log2 of the deviation in steps: of grids that are tried, of a fine one, and at least where more was asked.
 BITS = [3.0 + step / 2 for step in range(15)]
@@ -76,10 +77,21 @@ def term_error(
     term: Term, scaled: Mapping[Block, Scaled], table: Table, variance: float, parties: int
 ) -> float:
     """Return an estimate's standard error over its range, times rows, for this variance of a share."""
+    return mixed_error(term, scaled, table, lambda _: variance, parties)
+
+
+def mixed_error(
+    term: Term,
+    scaled: Mapping[Block, Scaled],
+    table: Table,
+    variance_of: Callable[[Block], float],
+    parties: int,
+) -> float:
+    """Return what `term_error` does, of shares whose variance depends on the block."""
     total = 0.0
     for block, factor in term.factors.items():
         if not table.is_public(block):
-            deviation = deviation_of(scaled[block], parties * variance, parties)
+            deviation = deviation_of(scaled[block], parties * variance_of(block), parties)
             total += factor * (deviation / table.greatest(block)) ** 2
     return math.sqrt(total) * term.groups
 
@@ -90,19 +102,22 @@ def deviation_of(one: Scaled, variance: float, parties: int) -> float:
     return (math.sqrt(variance) + rounding) / float(one.scale)
 
 
-def read_given(given: dict[str, Any], parties: int) -> Given:
-    """Parse what a session's parameters ask of records; raise Refused or TooMany if it is invalid."""
+def read_given(
+    given: dict[str, Any], parties: int, longest: int = MOST_LENGTH, most_blocks: int = MOST_LENGTH
+) -> Given:
+    """Parse what a session's parameters ask of records; raise Refused or TooMany if it is invalid.
+
+    `longest`: the most coordinates.
+    """
     table = read_table(given["records"])
-    asked = read_ask(given["ask"], table)
+    asked = read_ask(given["ask"], table, most_blocks)
     terms = all_terms(asked, table)
     weights = {text: number(weight) for text, weight in given.get("answer_weights", {}).items()}
     required({*weights} <= {term.text for term in terms}, "the parameter answer_weights")
     required(all(0 < weight <= MOST_WEIGHT for weight in weights.values()), "the parameter answer_weights")
-    rows = _public_rows(given, table, parties)
-    blocks = [*dict.fromkeys(block for term in terms for block in term.factors)]
-    blocks = [block for block in blocks if not table.is_public(block)]
+    rows, blocks = read_rows(given, table, parties), blocks_of(terms, table)
     required(blocks, "what is asked")
-    if sum(block.cells for block in blocks) > MOST_LENGTH:
+    if sum(block.cells for block in blocks) > longest or len(blocks) > most_blocks:
         raise TooMany("the number of cells")
     return Given(table, asked, terms, blocks, weights, rows, parties)
 
@@ -115,7 +130,8 @@ def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
     split = given.get("split", "range")
     required(split in ("range", "balanced"), "the parameter split")
     if split == "balanced":
-        weights = balanced([terms_of(one, table) for one in asked], table, weights, mu)
+        each = [terms_of(one, table) for one in asked]
+        weights = balanced(each, table, weights, mu, given["epsilon"], [False] * len(asked))
     spread = [one / mu for one in deviations(terms, blocks, table, weights)]
     moves = Moves(blocks, table)
 
@@ -162,7 +178,8 @@ def check_errors(request: Request, given: dict[str, Any], variance: int, parties
         required(limit > 0 and error <= limit * (1 + 1e-9), "an error above max_standard_error")
 
 
-def _public_rows(given: dict[str, Any], table: Table, parties: int) -> list[int] | None:
+def read_rows(given: dict[str, Any], table: Table, parties: int) -> list[int] | None:
+    """Return the public numbers of rows; None where they are private."""
     rows = given.get("public_rows")
     required((rows is None) != table.public, "the parameter public_rows")
     if rows is None:
@@ -178,17 +195,24 @@ def scaled_blocks(asks: Given, spread: list[float], most: float) -> list[Scaled]
     bits = min(most, math.floor(SUM - math.log2(total + 80 * asks.parties)))
     required(bits >= min(most, LEAST), "sums do not fit")
     return [
-        Scaled(block, _near(2.0**bits / (one * asks.table.greatest(block)), bits < COARSE))
+        Scaled(block, near(2.0**bits / (one * asks.table.greatest(block)), is_coarse=bits < COARSE))
         for block, one in zip(asks.blocks, spread, strict=True)
     ]
 
 
-def _near(scale: float, is_coarse: bool) -> Fraction:
+def near(scale: float, *, is_coarse: bool = False) -> Fraction:
     """Return a fraction near a scale: an integer if the grid is coarse, else a multiple of 2^-k."""
     if is_coarse and scale >= WHOLE:
         return Fraction(round(scale))
     bits = max(0, SCALE_BITS - math.frexp(scale)[1])
     return Fraction(max(1, round(math.ldexp(scale, bits))), 1 << bits)
+
+
+def ends_of(one: Scaled, table: Table) -> tuple[int, int]:
+    """Return the least and the greatest value of a coordinate of a party's vector."""
+    ends = (table.least(one.block), table.greatest(one.block))
+    low, high = (math.floor(table.max_rows * end * one.scale + Fraction(1, 2)) for end in ends)
+    return low, high
 
 
 def _request(
@@ -202,9 +226,7 @@ def _request(
     l2, most, moves = moved
     sides: list[tuple[int, int]] = []
     for one in blocks:
-        ends = (table.least(one.block), table.greatest(one.block))
-        low, high = (math.floor(table.max_rows * end * one.scale + Fraction(1, 2)) for end in ends)
-        sides += [(low, high)] * one.block.cells
+        sides += [ends_of(one, table)] * one.block.cells
     square, squared = l2 * l2 * (1 + 1e-9), None
     length = len(moves)
     if not moves or len({*moves}) > MOST_WIDTHS or sum(move * move for move in moves) > LOOSE * square:
@@ -257,6 +279,7 @@ def digest_of(blocks: list[Scaled], protocol: str, version: int, laplace: str | 
     scales: Any = [
         [
             {
+                **({"type": "lacking"} if block.lacking else {}),
                 "powers": block.powers,
                 "present": block.present,
                 "selectors": [one._asdict() for one in block.selectors],

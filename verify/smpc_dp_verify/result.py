@@ -19,6 +19,7 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 
 from smpc_dp_verify import ristretto
+from smpc_dp_verify.answers import SHOWN, Answer
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import has_small_order
@@ -31,6 +32,8 @@ from smpc_dp_verify.vector import opens
 HOLDS, FAILS, NO_SESSION, SOME_RUN, NOTHING_SIGNED, TWO_RESULTS = 0, 1, 3, 4, 6, 8
 DIGEST = re.compile("[0-9a-f]{64}")
 CLOSE = 1e-12
+# What another order of operations makes of an answer, as a part of it or of its noise.
+NEAR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +219,7 @@ class SignedRun:
         given = (stored.is_checked, bool(stored.values_root), stored.survivors_certified is not None)
         is_right = given == (sums.is_checked or None, sums.is_checked, sums.is_certified)
         demand(is_right, "other-plan", "the evidence is not that of the session's runs")
-        if not sums.has_records:
-            _check_forms(stored.fields)
+        (_check_record_forms if sums.has_records else _check_forms)(stored.fields)
         try:
             self.present = read_set(stored.present, len(self.names))
             self.advertised = read_set(stored.advertised, len(self.names))
@@ -341,7 +343,7 @@ class SignedRun:
         """Names of the file's fields that this auditor does not compare with the signed total."""
         sums = self.sums
         if sums.has_records and self.shares is not None:
-            return ("estimates", "privacy")
+            return self.shares.unchecked
         if sums.has_records:
             return ("operation", "estimates", "rows", "present", "counted", "privacy")
         noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
@@ -356,6 +358,8 @@ class SignedRun:
         sums, fields = self.sums, self._body()
         packed, width = fields[0], sums.width
         count = len(packed) // width if sums.elements is None else sums.elements
+        if sums.has_records and self.shares is not None:
+            count = self.shares.length
         fits = len(packed) == count * width > 0
         demand(fits, "malformed", "the length of the total", signed=True)
         pieces = _pieces(packed, width)
@@ -388,7 +392,7 @@ class SignedRun:
         if not sums.has_records:
             self._check_numbers(grid, weight, kind)
         elif self.shares is not None:
-            self._check_plan(self.shares)
+            self._check_plan(self.shares, total)
 
     @functools.cached_property
     def shares(self) -> Shares | None:
@@ -398,21 +402,27 @@ class SignedRun:
         except Refused as refused:
             raise Failed("other-plan", str(refused)) from None
 
-    def _check_plan(self, shares: Shares) -> None:
+    def _check_plan(self, shares: Shares, total: list[int]) -> None:
         """Raise Failed unless question and file agree with the session's planned noise and scales."""
-        stored = self.stored
+        stored, given = self.stored, self.sums.session.parameters
         try:
-            shares.check(stored.operation)
+            variance = shares.check(stored.operation, stored.fields.get("begins"))
         except Refused as refused:
             raise Failed("wrong-result", str(refused)) from None
-        rows = shares.rows
-        numbers = {
-            "present": len(stored.survivors),
+        numbers = [self.numbers[name] - 1 for name in stored.survivors]
+        expected = {
+            "present": len(numbers),
             "counted": shares.counted,
-            "rows": None if rows is None else sum(rows[self.numbers[name] - 1] for name in stored.survivors),
+            "rows": shares.rows_of(numbers),
         }
-        for name, value in numbers.items():
+        for name, value in expected.items():
             demand(stored.fields[name] == value, "wrong-result", name)
+        claimed = {"unit": shares.unit, "epsilon": given["epsilon"], "delta": given["delta"]}
+        for name, value in claimed.items():
+            demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
+        hide = stored.fields["hide"]
+        for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
+            _check_answer(one, stored.fields["estimates"])
 
     def _body(self) -> list[Any]:
         """Return the signed message's decoded fields; raise Failed for wrong types or encoding."""
@@ -515,6 +525,27 @@ class SignedRun:
         demand(_are_close(given, values), "wrong-result", "value")
 
 
+def _check_answer(one: Answer, estimates: Any) -> None:
+    """Refuse estimates of an answer with other values or standard errors."""
+    demand(isinstance(estimates, list), "wrong-result", "estimates")
+    own = [each for each in estimates if isinstance(each, dict) and each.get("statistic") == one.statistic]
+    fits = len(own) == len(one.values)
+    for each, value, error in zip(own, one.values, one.errors, strict=fits):
+        for name, number in (("value", value), ("standard_error", error)):
+            fits = fits and _is_near(each.get(name), number, error or 0.0)
+    demand(fits, "wrong-result", f"estimates of {one.statistic}")
+
+
+def _is_near(given: Any, number: float | None, error: float) -> bool:
+    """Tell whether a number is one that was computed in another order, to a part of its noise."""
+    if number is None or type(given) not in NUMBER:
+        return number is given
+    try:
+        return math.isclose(given, number, rel_tol=NEAR, abs_tol=NEAR * error)
+    except OverflowError:
+        return False
+
+
 def _elements(body: bytes) -> int:
     """Return how many 8-byte elements the total of a message body has; 0 if it is malformed."""
     try:
@@ -551,6 +582,22 @@ def _check_forms(fields: dict[str, Any]) -> None:
     for table, forms in tables:
         is_right = is_right and isinstance(table, dict)
         is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
+    demand(is_right, "malformed", "the numbers of the result")
+
+
+def _check_record_forms(fields: dict[str, Any]) -> None:
+    """Refuse numbers of statistics of records of other types."""
+    level, hide, privacy, begins = (fields.get(name, ...) for name in ("level", "hide", "privacy", "begins"))
+    is_whole = isinstance(begins, list) and all(type(one) is int for one in begins)
+    is_right = (
+        {*fields} >= {"estimates", "rows", "present", "counted"}
+        and (type(level) in NUMBER and 0 < level < 1)
+        and type(fields.get("simultaneous")) is bool
+        and (hide is None or (type(hide) in NUMBER and hide >= 0))
+        and (begins in (None, ...) or is_whole)
+        and isinstance(privacy, dict)
+        and all(type(privacy.get(name, ...)) in PRIVACY_FORMS[name] for name in PRIVACY_FORMS)
+    )
     demand(is_right, "malformed", "the numbers of the result")
 
 

@@ -177,7 +177,8 @@ class Audit(RunLog):
             return None
         counted = [self.names.index(name) for name in self.counted]
         total = [value + len(counted) * self.terms.lowest for value in self.total]
-        return Sums(self.terms.request, total, self.terms.bits // 4, counted).answers()
+        request = self.terms.request
+        return Sums.of_request(request, total, self.terms.bits // 4, counted).answers(request.asked)
 
     @property
     def silent(self) -> list[str]:

@@ -1,21 +1,20 @@
-"""Shares of the noise of all blocks, and how far a row moves them [docs/proofs/records.md]."""
+"""How far a row moves the sums of all blocks [docs/proofs/records.md]."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from smpc_dp_verify.asked import Term
 from smpc_dp_verify.columns import Block, Norm, Table
 
-ROUNDS, CLOSE, FLOOR = 400, 1e-3, 1e-9
 UP = 1 + 1e-9
 MOST_CHOICES, MOST_GROUPS = 100_000, 10
 # Sweeps of Jacobi's rotations.
 SWEEPS = 60
+Amount = TypeVar("Amount", float, Fraction)
 
 
 class Scaled(NamedTuple):
@@ -43,65 +42,26 @@ def distance(block: Block, table: Table) -> float:
     return float(bool(block.columns))
 
 
-def deviations(
-    terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
-) -> list[float]:
-    """Return each block's noise deviation over its greatest value, at mu = 1 ["Noise and its split"]."""
-    distances = [max(distance(block, table), FLOOR) for block in blocks]
-    factors = _factors(terms, blocks, table, weights)
-    least_part = FLOOR * max(factor for each in factors for _, factor in each)
-    of_terms = [1 / len(terms)] * len(terms)
-    best, least = [1.0] * len(blocks), math.inf
-    for _ in range(ROUNDS):
-        sums = [least_part] * len(blocks)
-        for share, each in zip(of_terms, factors, strict=True):
-            for index, factor in each:
-                sums[index] += share * factor
-        shares = [math.sqrt(value / far) for value, far in zip(sums, distances, strict=True)]
-        whole = math.fsum(share * far for share, far in zip(shares, distances, strict=True))
-        shares = [share / whole for share in shares]
-        errors = [math.fsum(factor / shares[index] for index, factor in each) for each in factors]
-        if (worst := max(errors)) < least:
-            best, least = shares, worst
-        if worst <= (1 + CLOSE) * math.fsum(a * b for a, b in zip(of_terms, errors, strict=True)):
-            break
-        of_terms = [share * math.sqrt(error / worst) for share, error in zip(of_terms, errors, strict=True)]
-        whole = math.fsum(of_terms)
-        of_terms = [share / whole for share in of_terms]
-    return [1 / math.sqrt(share) for share in best]
+def of_a_row(block: Block, table: Table) -> int:
+    """Return how far two neighbours are apart in L1 in a block whose greatest value is 1."""
+    several = block.has_odd_power or any(one.cells > 1 for one in block.selectors)
+    return 2 if table.public and several else 1
 
 
-def _factors(
-    terms: Sequence[Term], blocks: Sequence[Block], table: Table, weights: dict[str, float]
-) -> list[list[tuple[int, float]]]:
-    """Return for each estimate its blocks' indices, with factors of their noise's variance in its error."""
-    at = {block: index for index, block in enumerate(blocks)}
-    return [
-        [
-            (at[block], factor * term.groups**2 * weights.get(term.text, 1.0))
-            for block, factor in term.factors.items()
-            if not table.is_public(block)
-        ]
-        for term in terms
-    ]
+def together_or_lacking(blocks: Iterable[Block]) -> list[tuple[list[Block], list[Block]]]:
+    """Return, by columns, the blocks of complete rows and of rows that lack a value, where there are both."""
+    sides: dict[tuple[str, ...], tuple[list[Block], list[Block]]] = {}
+    for block in blocks:
+        sides.setdefault(block.present, ([], []))[block.lacking].append(block)
+    return [(together, lacking) for together, lacking in sides.values() if together and lacking]
 
 
-def balanced(
-    answers: Sequence[Sequence[Term]], table: Table, weights: dict[str, float], mu: float
-) -> dict[str, float]:
-    """Return weights of estimates, each the inverse of its squared error when asked alone ["Scales"]."""
-    result: dict[str, float] = {}
-    for terms in answers:
-        used = dict.fromkeys(block for term in terms for block in term.factors)
-        blocks = [block for block in used if not table.is_public(block)]
-        if not blocks:
-            continue
-        squares = [one * one / (mu * mu) for one in deviations(terms, blocks, table, {})]
-        for term, each in zip(terms, _factors(terms, blocks, table, {}), strict=True):
-            alone = math.fsum(factor * squares[index] for index, factor in each)
-            if alone > 0:
-                result[term.text] = max(result.get(term.text, 0.0), weights.get(term.text, 1.0) / alone)
-    return result
+def of_one_row(amounts: Mapping[Block, Amount]) -> Amount:
+    """Return the sum over blocks of what a row adds to each at most ["Rows that lack a value"]."""
+    whole = sum(amounts.values(), start=type(next(iter(amounts.values())))(0))
+    for sides in together_or_lacking(amounts):
+        whole -= min(sum(amounts[block] for block in side) for side in sides)
+    return whole
 
 
 class Moves:
@@ -131,14 +91,40 @@ class Moves:
             ]
         return [max(1, move) for move in moves]
 
+    def of_each_block(self, blocks: Sequence[Scaled]) -> list[int]:
+        """Return how far each block moves in one coordinate; none where a unit moves several of a block."""
+        table, is_exchanged = self.table, self.table.public and any(one.block.cells > 1 for one in blocks)
+        if is_exchanged or table.rows_of_unit * table.parties_of_unit > 1:
+            return []
+        moves = {one.block: max(1, self.furthest(one)) for one in blocks}
+        for sides in together_or_lacking(moves):
+            ordered = [sorted((moves.pop(block) for block in side), reverse=True) for side in sides]
+            pairs = itertools.zip_longest(*ordered, fillvalue=0)
+            moves |= dict(zip(itertools.chain(*sides), itertools.starmap(max, pairs), strict=False))
+        return [*moves.values()]
+
+    def l1(self, blocks: Sequence[Scaled]) -> int:
+        """Return how far a unit moves the vector in L1."""
+        table = self.table
+        rows = of_one_row(
+            {one.block: one.scale * table.greatest(one.block) * of_a_row(one.block, table) for one in blocks}
+        )
+        whole = table.parties_of_unit * (math.ceil(table.rows_of_unit * rows) + self._touched(blocks))
+        # rounding moves one coordinate no further than it may move
+        furthest = max(1, table.parties_of_unit * max(map(self.furthest, blocks)))
+        return min(whole, sum(one.block.cells for one in blocks) * furthest)
+
+    def _touched(self, blocks: Sequence[Scaled]) -> int:
+        """Return how many coordinates that are rounded the rows of a unit in one party can move."""
+        each = (2 if self.table.public else 1) * self.table.rows_of_unit
+        return sum(min(one.block.cells, each) for one in blocks if one.is_rounded)
+
     def norms(self, blocks: Sequence[Scaled]) -> tuple[float, int]:
         """Return bounds on the L2 norm and the largest coordinate of a unit's change, as integers allow."""
-        table, square = self.table, self._square(blocks)
-        each = (2 if table.public else 1) * table.rows_of_unit
-        touched = sum(min(one.block.cells, each) for one in blocks if one.is_rounded)
+        table, square, touched = self.table, self._square(blocks), self._touched(blocks)
         l2 = table.parties_of_unit * (table.rows_of_unit * math.sqrt(square) + math.sqrt(touched)) * UP
         most = max(1, table.parties_of_unit * max(map(self.furthest, blocks)))
-        return _of_integers(max(1.0, l2), float(most), sum(one.block.cells for one in blocks))
+        return of_integers(max(1.0, l2), float(most), sum(one.block.cells for one in blocks))
 
     def _square(self, blocks: Sequence[Scaled]) -> float:
         """Return a bound on the squared L2 norm of a row, or of the difference of two if rows are public."""
@@ -185,7 +171,7 @@ class Moves:
         return cells + worst
 
 
-def _of_integers(l2: float, most: float, coordinates: int) -> tuple[float, int]:
+def of_integers(l2: float, most: float, coordinates: int) -> tuple[float, int]:
     """Return bounds on norms of an integer vector, tightened from the bounds for real vectors."""
     for _ in range(3):
         most = float(math.floor(min(most, l2) * UP))
@@ -256,7 +242,9 @@ def _of_one_column(part: list[Block], weights: list[float]) -> float:
 
 def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
     """Return an upper bound on the squared L2 norm of a row in these weighted blocks."""
-    whole = math.fsum(w for _, w in blocks)
+    if not blocks:
+        return 0.0
+    whole = of_one_row(dict(blocks))
     if norm is None:
         return whole
     # by the columns of a block that the norm is of: of none, of one, of two

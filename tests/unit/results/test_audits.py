@@ -200,13 +200,15 @@ def test_answers_of_records_follow_from_the_signed_total(protocol: str, tmp_path
         file, session = stored(tmp_path, scenario, scenario.result(**display))
         assert both(file, session).code == 4
         unchecked = second.audit_result(file, session).unchecked
-        assert "estimates" in unchecked
         # of GOPA the second auditor plans no noise
-        assert ("operation" in unchecked) == (protocol == "gopa")
-    result = scenario.result()
-    result["estimates"][0]["value"] = 7.0
-    file, session = stored(tmp_path, scenario, result)
-    assert audit_result(file, session=session).check == Check.WRONG_RESULT
+        assert ("operation" in unchecked) == ("estimates" in unchecked) == (protocol == "gopa")
+        assert ("intervals" in unchecked) == (protocol == "secagg")
+    for name in ("value", "standard_error"):
+        result = scenario.result()
+        result["estimates"][0][name] = 7.0
+        file, session = stored(tmp_path, scenario, result)
+        assert audit_result(file, session=session).check == Check.WRONG_RESULT
+        assert second.audit_result(file, session).code == (1 if protocol == "secagg" else 4)
 
 
 class OtherPlan(RecordScenario):
@@ -246,19 +248,91 @@ class OtherScales(OtherPlan):
         return planned[:-1] + ("0" if planned[-1] != "0" else "1")
 
 
+AGES: dict[str, Any] = {"unit": "record", "rows": "private", "max_rows": 5, "rows_expected": 20}
+AGES["columns"] = {"age": {"lower": 0, "upper": 90}, "ill": {"lower": 0, "upper": 1, "step": 1}}
+KINDS: dict[str, dict[str, object]] = {
+    "one law": RECORDS,
+    "both laws": RECORDS
+    | {"records": AGES, "split": "balanced", "ask": ["count", "mean(age)", "variance(age)", "variance(ill)"]},
+    "several requests": {key: value for key, value in RECORDS.items() if key != "ask"}
+    | {"records": AGES, "ask": "logistic(ill ~ age)", "steps": 3},
+    "one step": RECORDS | {"records": AGES, "ask": "logistic(ill ~ age)", "steps": 1},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_both_take_results_with_each_kind_of_noise(name: str, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", KINDS[name], kind="statistics")
+    file, session = stored(tmp_path, scenario, scenario.result())
+    assert both(file, session).code == 4
+    unchecked = second.audit_result(file, session).unchecked
+    assert unchecked == (("intervals",) if "law" in name else ("estimates",))
+
+
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("kind", [LessNoise, MoreNoise, OtherScales])
-def test_both_refuse_the_question_of_another_plan(kind: type[OtherPlan], tmp_path: Path) -> None:
+def test_both_refuse_the_question_of_another_plan(kind: type[OtherPlan], name: str, tmp_path: Path) -> None:
     """Everything else holds: all members made up a run with other noise."""
-    scenario = kind("records", "", RECORDS, kind="statistics")
+    scenario = kind("records", "", KINDS[name], kind="statistics")
     assert both(*stored(tmp_path, scenario, scenario.result())).check == Check.WRONG_RESULT
 
 
-@pytest.mark.parametrize(("name", "value"), [("present", 3), ("counted", 4), ("rows", 12)])
-def test_both_find_other_counts_of_shares_and_rows(name: str, value: int, tmp_path: Path) -> None:
+class LaterStep(OtherPlan):
+    """A run of the last of several requests, which begins elsewhere than the first."""
+
+    begins = (5, -3)
+
+    def changed(self, planned: str) -> str:
+        del planned
+        return str(self.request_parameters.beginning(self.begins).planned())
+
+    def result(self, **display: Any) -> dict[str, Any]:
+        """Return the answers of the receiver, as JSON data."""
+        parameters = self.request_parameters.beginning(self.begins)
+        answers = parameters.result(self.outcomes[RECEIVER], self.context.names, **display)
+        content: dict[str, Any] = json.loads(json.dumps(answers.to_json()))
+        return content
+
+
+def test_both_take_the_last_of_several_requests(tmp_path: Path) -> None:
+    scenario = LaterStep("records", "", KINDS["several requests"], kind="statistics")
+    result = scenario.result()
+    assert result["begins"] == [5, -3]
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+    assert both(*stored(tmp_path, scenario, result | {"begins": [5, -2]})).check == Check.WRONG_RESULT
+    assert both(*stored(tmp_path, scenario, result | {"begins": [5.5, 1]})).check == Check.MALFORMED
+
+
+@pytest.mark.parametrize("begins", [None, [], [7, 0], [0, 0, 0]])
+@pytest.mark.parametrize("name", ["several requests", "one step"])
+def test_both_find_another_beginning_of_a_step(name: str, begins: list[int] | None, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", KINDS[name], kind="statistics")
+    result = scenario.result()
+    assert result["begins"] == [0, 0]
+    assert both(*stored(tmp_path, scenario, result | {"begins": begins})).check == Check.WRONG_RESULT
+    other = RecordScenario("records", "", KINDS["one law"], kind="statistics")
+    changed = other.result() | {"begins": [0, 0]}
+    assert both(*stored(tmp_path, other, changed)).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("name", "value"), [("present", 3), ("counted", 4), ("rows", 12), ("privacy", {"epsilon": 0.5})]
+)
+def test_both_find_other_counts_of_shares_and_rows(name: str, value: Any, kind: str, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", KINDS[kind], kind="statistics")
+    result = scenario.result()
+    changed = result[name] | value if name == "privacy" else value
+    assert result[name] != changed
+    assert both(*stored(tmp_path, scenario, result | {name: changed})).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize("name", ["level", "hide", "privacy", "estimates", "simultaneous", "counted"])
+def test_both_refuse_a_result_without_a_field(name: str, tmp_path: Path) -> None:
     scenario = RecordScenario("records", "", RECORDS, kind="statistics")
     result = scenario.result()
-    assert result[name] != value
-    assert both(*stored(tmp_path, scenario, result | {name: value})).check == Check.WRONG_RESULT
+    del result[name]
+    assert both(*stored(tmp_path, scenario, result)).check == Check.MALFORMED
 
 
 def test_a_sampled_certificate_is_checked(tmp_path: Path) -> None:

@@ -331,7 +331,8 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
         total = part * rows / parameters.schema.max_rows * (0.4 * low + 0.6 * high)
         grid = np.rint(total).astype(np.int64)
         answers = parameters.answers(grid, counted, level=0.95, simultaneous=False)
-        own = Sums(request, grid.tolist(), noise.own_variance, counted).answers()
+        sums = Sums.of_request(request, grid.tolist(), noise.own_variance, counted)
+        own = sums.answers(request.asked)
         texts = [one.text for one in parameters.request.statistics if one.kind in kinds]
         assert [one.statistic for one in own] == texts
         for one in own:
@@ -380,9 +381,7 @@ def test_both_plan_the_same_noise_of_records_in_secure_sums(name: str) -> None:
     assert checked is not None, issues
     session = dataclasses.replace(described(3, given, parties), protocol="secagg")
     shares = read_shares(read_sums(session))
-    assert (shares is None) == (given.get("split") == "balanced")
-    if shares is None:
-        return
+    assert shares is not None
     for label in ("", "round 7 "):
         shares.check(f"statistics {label}{checked.planned()}")
     assert shares.counted == checked.honest
@@ -400,19 +399,17 @@ def test_both_plan_the_same_noise_of_records_in_secure_sums(name: str) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"ask": "logistic(ill ~ age)", "steps": 3},
-        {"ask": "random_effects(bmi)"},
+        {"ask": "logistic(ill ~ age)", "epsilon": None, "delta": None},
         {"ask": ["regression(bmi ~ age + ill , robust )"]},
-        {"ask": "count", "split": "balanced"},
-        {"ask": "median(bmi) by age x band x sex"},
         {
-            "ask": f"covariance({', '.join(f'x{index}' for index in range(91))})",
-            "records": {"max_rows": 7, "columns": dict.fromkeys((f"x{index}" for index in range(91)), UNIT)},
+            "ask": f"covariance({', '.join(f'x{index}' for index in range(130))})",
+            "records": {"max_rows": 7, "columns": dict.fromkeys((f"x{index}" for index in range(130)), UNIT)},
         },
     ],
 )
 def test_noise_that_the_second_auditor_does_not_plan(more: dict[str, Any]) -> None:
     given = {"epsilon": 4.0, "delta": 1e-6, "records": WIDE} | more
+    given = {key: value for key, value in given.items() if value is not None}
     checked, issues = checker_of("secagg", 3)(given, 9)
     assert checked is not None, issues
     session = dataclasses.replace(described(3, given, 9), protocol="secagg")
