@@ -139,7 +139,7 @@ class LogAuditor(Protocol):
         ...
 
     def check_signature(self, entry: Entry, position: tuple[int, int], /) -> None:
-        """Check, now or later, that an entry is signed for this run by its author; raise if not."""
+        """Check, or queue for `settle` to await, that an entry is signed for this run by its author."""
         ...
 
     def take(self, entry: Entry, head: bytes, position: tuple[int, int], /) -> None:

@@ -377,7 +377,10 @@ class Plan(Priced):
         return [self._error(term, present, number, expected) for term in self.terms]
 
     def _error(self, term: Term, present: int, rows: int | None, expected: bool) -> PlannedError:
-        """Return the planned standard error of one number of an answer, for a number of rows if known."""
+        """Return the planned standard error of one number of an answer, with noise of `present` parties.
+
+        `rows` is None if their number is unknown; `expected`: it is the schema's `rows_expected`.
+        """
         one_row = math.sqrt(self._square(term, present)) * term.groups
         relative = one_row / rows if rows else None
         error = one_row * term.range if term.of_rows else None

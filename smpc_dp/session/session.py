@@ -86,7 +86,7 @@ class Session:
         state: StateFolder | None = None,
         counter: str | os.PathLike[str] | None = None,
     ) -> Session:
-        """Connect a party and return the open session, which the caller must close.
+        """Connect a party; return the open session, which no `with` closes: the caller must await `close`.
 
         For sessions that no block of code spans, such as one of several cells of a notebook. Arguments and
         errors as of `connect`.

@@ -69,7 +69,10 @@ class AcceptLoop:
         self._strangers.remove(connection)
 
     def comes_from(self, connection: socket.socket, source: str) -> None:
-        """Count a connection under the source that a proxy names; drop one of too many."""
+        """Count a connection under the source that a proxy names; if there are too many, drop one.
+
+        It is the oldest of the source that has the most, or this one (`Strangers.admit`).
+        """
         if connection in self._pending:
             self._strangers.remove(connection)
             self._drop(self._strangers.admit(connection, source, now()))

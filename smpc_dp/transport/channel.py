@@ -464,7 +464,9 @@ class Channel:
         self._controls += 1
         if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
             raise PeerFault(
-                self.peer, f"sends control frames (kind {kind}) where none is due", Check.BAD_FRAME
+                self.peer,
+                f"sends control frames (kind {kind}) that are not expected, or too many",
+                Check.BAD_FRAME,
             )
         if kind == framing.PING:
             self._put_control(framing.PONG)

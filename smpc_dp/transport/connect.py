@@ -294,4 +294,4 @@ def exchange_hello(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> 
     except BaseException:
         stream.close()
         raise
-    raise RuntimeError("the hello waited for something else than its link")
+    raise RuntimeError("the handshake waited for something other than its connection")

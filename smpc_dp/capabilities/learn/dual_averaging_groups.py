@@ -123,6 +123,6 @@ class DualAveragingGroups(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
         )
 
     def _room(self, draws: GroupDraws) -> float:
-        """Return a bound on any coordinate of a party's sum of gradients."""
+        """Return the limit on coordinates of a party's gradient sum; a run that exceeds it is stopped."""
         most = self.steps * self.clip / draws.share * SLACK
         return most if self.epsilon is None else most * ROOM

@@ -111,7 +111,10 @@ class GroupRun:
     progress: StepProgress = field(default_factory=NoProgress)
 
     async def run(self, states: Rows, changes: Changes, moved: Moved) -> GroupOutcome:
-        """Take all steps from the given states, calling `moved` after each; return the outcome.
+        """Take steps not yet saved: in each, random groups average states and changes; return the outcome.
+
+        Steps begin from `states`, or from those of the last saved step; `moved` is called after each step
+        taken.
 
         A member for whom the average of changes fails does without the changes, and keeps its state, or the
         exact average of states where it got that: a part of its group that fails changes no mean.

@@ -348,7 +348,7 @@ def keys_of(learner: str) -> list[str]:
 
 
 def _kind_of(name: object) -> tuple[type[Any] | None, str]:
-    """Return a learner's settings class (None if unknown) and the package that adds the learner or ""."""
+    """Return a learner's settings class (None: unknown), and the package that registers it ("": none)."""
     if not isinstance(name, str) or name in LEARNERS:
         return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
     result = find(Group.LEARNERS, name)

@@ -90,7 +90,7 @@ class Walks:
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """Result of one walk: the published model with its privacy.
+    """Result of gradient descent by a token on a random walk: the published model with its privacy.
 
     `token`: shape (p,); `guarantee` is None for the noise of a study.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepsOfCall:
-    """Progress of a party's call that takes several requests: their numbers, and stored sums to resume from.
+    """Progress of a party's call of one or more requests: their numbers, and stored sums to resume from.
 
     Attributes:
         resumed: whether results of an earlier process are there.

@@ -210,7 +210,7 @@ def check_columns(rows: Table) -> None:
 
 
 def _without(name: str, rows: Table) -> str:
-    """Return a message that a column has no usable value in any row."""
+    """Return the message that no row has a usable value in a column, naming the kind of value it needs."""
     kind = _counted(name, rows) or "declared category"
     return f"no row has a {kind} in column {name!r}: is it of another type, or under another name?"
 

@@ -489,7 +489,7 @@ class _OthersAsked:
         return sorted(self.claims.values())[-needed] if len(self.claims) >= needed else None
 
     def error(self, party: str, following: int, hellos: Sequence[Envelope]) -> OtherRequestError:
-        """Return the error that a party is behind the others, with the hellos of the later request."""
+        """Return the error that a party is behind, with the later request's label if its hellos show it."""
         asked = _hellos_to_all(self.own, following)
         for envelope in hellos:
             asked.add(envelope)

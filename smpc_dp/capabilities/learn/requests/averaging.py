@@ -152,7 +152,7 @@ class PartyAverager(_Requests):
 
     @property
     def here(self) -> Parties:
-        """The number of the party that this process runs."""
+        """The number of the party that this process runs, as an array of one element."""
         return np.array([self._names.index(self._name)])
 
     async def average(

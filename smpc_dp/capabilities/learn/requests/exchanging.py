@@ -117,7 +117,7 @@ class PartyExchange(_Exchanges, ExchangeOfProcess):
 
     @property
     def here(self) -> Parties:
-        """The number of the party that this process runs."""
+        """The number of the party that this process runs, as an array of one element."""
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:

@@ -123,7 +123,10 @@ class _Registered(KernelFactory):
         return bool(self.extension.value.requires_fields)
 
     def make(self, *fields: Field) -> Kernel:
-        """Return the registered factory's kernel on these fields, cut to its range; or LocalError."""
+        """Return the factory's kernel, a function of two records, its circuit's output limited to `steps`.
+
+        Raises LocalError if the factory makes no kernel of these fields, or one of another name.
+        """
         try:
             made = called(self.extension.value.make, *fields)
         except LocalError as error:

@@ -22,7 +22,7 @@ class OnArrays:
         return s * t
 
     def raised(self, s: Any) -> Any:
-        """Return 1 + s for each sign s of an array."""
+        """Return 1 + s, which is 0, 1 or 2, for each sign s (-1, 0 or 1) of an array."""
         return 1 + s
 
     def decided(self, s: Any, by: Any) -> Any:

@@ -143,7 +143,10 @@ class Evaluations:
         )
 
     def _peer_call(self, plan: Plan, peer: str, label: str) -> _PeerCall:
-        """Return an evaluation with `peer` as a session of two, whose digest binds all terms."""
+        """Return an evaluation with `peer` as a session of two; its digest binds session, circuit and roles.
+
+        It also binds the label, the evaluator's inputs, the instances, the output, the mode and its level.
+        """
         parameters = plan.parameters
         terms: dict[str, object] = {
             "session": self._session.digest.hex(),

@@ -72,7 +72,10 @@ class PeerFrames:
         return waiting
 
     def _check(self, size: int, length: int | None) -> None:
-        """Blame the peer if its payload is too long, or not of the length that is due."""
+        """End the process, blaming the peer, if a payload has another length than the one that is due.
+
+        If no length is known to be due, the process ends for a payload longer than MAX_PAYLOAD.
+        """
         if length is None and size > MAX_PAYLOAD:
             self._blame(self._peer, f"announced {size} bytes of shares, {MAX_PAYLOAD} at most")
         if length not in (None, size):
