@@ -335,12 +335,12 @@ def _large(plain: _Measured, active: _Measured, peers: _Peers) -> list[Figure]:
     rates = [2 * active.ands / seconds for seconds in active.seconds]
     formula = Limit("formula", active.formula())
     reached = rate(name, "AND/s", rates, note, limit=Limit("bound", RATE), target=_times(1))
-    sizes, what = [size / active.ands for size in active.sizes], _SENT + ", an AND"
+    sizes = [size / active.ands for size in active.sizes]
     return [
         *_with_peers(reached, peers.spent(lambda value: 2 * active.ands / value)),
         rate(f"{name}, semi-honest", "AND/s", [2 * plain.ands / seconds for seconds in plain.seconds], note),
         *_with_peers(
-            cost(f"{name}, sent", "B", sizes, what, limit=formula),
+            cost(f"{name}, sent", "B", sizes, _SENT + ", an AND", limit=formula),
             peers.sent(lambda value: value / active.ands),
         ),
         *_waits(name, active),
