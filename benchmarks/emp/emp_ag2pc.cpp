@@ -8,8 +8,8 @@
 //
 // Instances are evaluated in pieces, each with a setup of its own: `refill` makes all triples of a circuit of fewer
 // than 3,100 AND gates, of 3,100 and of 280,000; of any other it makes the first 3,100 or 280,000, and the others are
-// memory that it does not write. Pieces of several are filled with gates that nobody needs, and a figure is the share
-// of the AND gates that are needed.
+// memory that it does not write. From 3,100 gates on a piece has 3,100, from 140,000 on 280,000: it is filled with
+// gates that nobody needs, and a figure is the share of the AND gates that are needed.
 //
 // Its connections stand before the processes part: NetIO listens anew for each of them, and loses one that is made
 // before the listener of the one before has been closed.
@@ -150,7 +150,7 @@ struct Plan {
 
     Plan(const driver::Circuit &circuit, std::size_t count) : instances(count), ands(count * circuit.ands), pieces(1) {
         if (ands < FULL[1]) return;
-        const std::size_t full = ands < FULL[0] ? FULL[1] : FULL[0];
+        const std::size_t full = 2 * ands < FULL[0] ? FULL[1] : FULL[0];
         if (circuit.ands > full) driver::fail("one instance has more AND gates than emp makes triples for");
         ands = full;
         instances = std::min(count, full / circuit.ands);

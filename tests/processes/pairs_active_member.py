@@ -2,7 +2,8 @@
 
     pairs_active_member.py SIDE PORT INSTANCES
 
-Prints how many outputs are wrong, the peak of its memory above what it had before it began, and AND gates.
+Prints how many outputs are wrong, the peak of its memory above what it had before it began, AND gates, the
+seconds of the processor and the bytes that it sent.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from queue import Queue
 
 import numpy as np
@@ -43,6 +45,7 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
+        self.sent = 0
         self._going: Queue[bytes | None] = Queue(WAITING)
         self._thread = threading.Thread(target=self._send, daemon=True)
         self._thread.start()
@@ -52,6 +55,7 @@ class Line:
             self._connection.sendall(struct.pack("<I", len(data)) + data)
 
     def send(self, data: bytes) -> None:
+        self.sent += len(data)
         self._going.put(data)
 
     def receive(self, limit: int) -> bytes:
@@ -103,14 +107,16 @@ def main(side: int, port: int, instances: int) -> None:
     context = Context(ACTIVE, VERSION, bytes(32), 1, NAMES, "", keys)
     inputs = [pack_bytes(octets(drawn[side]), 32)]
     role = ROLES[side](context, mine, ActivePlan(circuit, parameters), inputs, SystemRandomness())
-    before = peak_bytes()
+    before, began = peak_bytes(), time.process_time()
     evaluated = drive(role.run(), line)
     line.close()
+    spent = time.process_time() - began
     assert evaluated.outputs is not None
     got = unpack_bytes(evaluated.outputs[0], instances)
     wrong = int((got != octets(drawn[0] * drawn[1])).any(axis=1).sum())
     ands = circuit.and_count * instances
-    sys.stdout.write(json.dumps({"wrong": wrong, "more": peak_bytes() - before, "ands": ands}) + "\n")
+    cost = {"more": peak_bytes() - before, "spent": spent, "sent": line.sent}
+    sys.stdout.write(json.dumps({"wrong": wrong, "ands": ands, **cost}) + "\n")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def test_ten_million_gates_take_no_more_memory_than_blocks() -> None:
             one.close()
             other.close()
     for end in ends:
+        sys.stdout.write(f"{end}\n")
         assert end["wrong"] == 0
         assert end["ands"] > 9_999_000
         assert end["more"] < 192 * MIB
