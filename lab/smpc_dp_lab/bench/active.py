@@ -69,7 +69,7 @@ NAMES = ("garbler", "evaluator")
 # Each driver of a peer, and what its work lacks.
 PEERS = {
     "emp_ag2pc": "its transfers semi-honest, in two processes, channel not encrypted",
-    "emp_ag2pc_dev": "masked values not authenticated, inputs not hidden, in two processes, channel not encrypted",
+    "emp_ag2pc_dev": "neither masked values nor inputs protected, in two processes, channel not encrypted",
 }
 # Evaluations that a driver makes, each with a new setup, of which the last counts.
 PEER_TIMES = {"fresh": 4, "batch": 1, "large": 1}
