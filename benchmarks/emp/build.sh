@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Builds emp-tool, emp-ot and emp-sh2pc from git checkouts, and the drivers against them:
+# Builds emp-tool, emp-ot and emp-sh2pc from git checkouts, and the drivers against them and against emp-ag2pc:
 #
 #     build.sh SOURCES OUT [--other]
 #
-# SOURCES has the checkouts emp-tool, emp-ot and emp-sh2pc; the programs come into OUT. Refuses other commits than
-# those below, and changed checkouts; with --other they are built, and the version that a driver prints says so.
+# SOURCES has the checkouts emp-tool, emp-ot, emp-sh2pc and emp-ag2pc, and in its folder 0.3.0 the older emp-tool,
+# emp-ot and emp-ag2pc; the programs come into OUT. Refuses other commits than those below, and changed checkouts;
+# with --other they are built, and the version that a driver prints says so.
 # An emp-ot that has a tuner (since July 2026) is tuned for this machine before it is compiled.
 # MARCH names a processor for compilers (default native).
 # SPDX-License-Identifier: Apache-2.0
@@ -14,8 +15,14 @@ declare -A PINS=(
     [emp-tool]=2ea73a31c54091bd15979ff884e24fa77c3f9673
     [emp-ot]=39b207ec320001c0901c62819bf083194026b6a9
     [emp-sh2pc]=c71f9816bcc0755ea55c4dd98624079920d9f4f6
+    [emp-ag2pc]=20c6560c645afaad95bf9753712b37c3865b6491
+    [0.3.0/emp-tool]=11093a7d2160e7e7a4dcae3ffd9e6935bf2b8c1c
+    [0.3.0/emp-ot]=52b32c8371c09c1567e3d650c0f0adfbb229a270
+    [0.3.0/emp-ag2pc]=356cfd824772af9334ac9a994d1eec17ab5f565a
 )
+# Installed ones; emp-ag2pc, and all of 0.3.0, is headers that a driver includes where they are.
 PACKAGES=(emp-tool emp-ot emp-sh2pc)
+CHECKED=("${PACKAGES[@]}" emp-ag2pc 0.3.0/emp-tool 0.3.0/emp-ot 0.3.0/emp-ag2pc)
 MARCH=${MARCH:-native}
 
 fail() {
@@ -30,8 +37,8 @@ mkdir -p "$2"
 out=$(cd "$2" && pwd)
 other=${3:-}
 
-version=
-for package in "${PACKAGES[@]}"; do
+declare -A commits
+for package in "${CHECKED[@]}"; do
     # A folder inside another checkout would give that one's commit.
     [[ -e $sources/$package/.git ]] || fail "$sources/$package is no git checkout"
     commit=$(git -C "$sources/$package" rev-parse HEAD)
@@ -40,8 +47,14 @@ for package in "${PACKAGES[@]}"; do
     if [[ $commit$changes != "${PINS[$package]}" && -z $other ]]; then
         fail "$package is ${commit:0:7}$changes, wanted is ${PINS[$package]:0:7}; --other builds it"
     fi
-    version+=${version:+/}${package#emp-}-${commit:0:7}$changes
+    commits[$package]=${package##*emp-}-${commit:0:7}$changes
 done
+
+version_of() {
+    local package joined=
+    for package in "$@"; do joined+=${joined:+/}${commits[$package]}; done
+    echo "$joined"
+}
 
 prefix=$out/installed
 build=$out/build
@@ -65,9 +78,20 @@ for package in "${PACKAGES[@]}"; do
 done
 
 libraries=("$prefix"/lib*/libemp-ot.* "$prefix"/lib*/libemp-tool.*)
-for driver in emp_garbling emp_ot emp_sh2pc emp_circuit; do
-    "${CXX:-c++}" -std=c++20 -O3 "-march=$MARCH" -DNDEBUG -Wno-ignored-attributes \
-        "-DEMP_VERSION=\"$version$tuned/$MARCH\"" "-I$prefix/include" "$here/$driver.cpp" -o "$out/$driver" \
+flags=(-O3 "-march=$MARCH" -DNDEBUG -Wno-ignored-attributes)
+compile() { # DRIVER VERSION OPTIONS...
+    "${CXX:-c++}" "${flags[@]}" "-DEMP_VERSION=\"$2/$MARCH\"" "${@:3}" "$here/$1.cpp" -o "$out/$1" \
         "${libraries[@]}" -lssl -lcrypto -pthread
+}
+version=$(version_of "${PACKAGES[@]}")$tuned
+for driver in emp_garbling emp_ot emp_sh2pc emp_circuit; do
+    compile "$driver" "$version" -std=c++20 "-I$prefix/include"
 done
-echo "built $out: $version$tuned/$MARCH"
+compile emp_ag2pc_dev "$(version_of emp-tool emp-ot emp-ag2pc)$tuned" -std=c++20 "-I$prefix/include" \
+    "-I$sources/emp-ag2pc"
+# The compiled part of emp-tool 0.3.0 is one file that a circuit by C2PC needs.
+old=$sources/0.3.0
+libraries=("$old/emp-tool/emp-tool/emp-tool.cpp")
+compile emp_ag2pc "0.3.0/$(version_of 0.3.0/emp-tool 0.3.0/emp-ot 0.3.0/emp-ag2pc)" -std=c++17 \
+    -isystem "$old/emp-tool" -isystem "$old/emp-ot" -isystem "$old/emp-ag2pc"
+echo "built $out: $version/$MARCH"

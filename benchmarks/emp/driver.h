@@ -1,4 +1,5 @@
-// What the drivers share: the clock, the two ends of a channel, and the one JSON object that they print.
+// What the drivers share, with every interface of emp: the clock, two processes with connected sockets, and the one
+// JSON object that they print.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,15 +12,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "emp-tool/emp-tool.h"
@@ -86,120 +83,46 @@ inline void print(const char *peer, emp::block checksum, const std::vector<Measu
     std::fflush(stdout);
 }
 
-// Two ends in one process. What is sent is handed over when the sender flushes or waits, or has sent a lot.
-class MemoryIO : public emp::IOChannel {
-public:
-    struct Way {
-        std::mutex mutex;
-        std::condition_variable arrived;
-        std::vector<char> bytes;
-    };
+// Sockets of both ends of so many connections over TCP on loopback, all made before the processes part: nothing is
+// lost between a listener that is closed and the next one.
+struct Connections {
+    std::vector<int> alice, bob;
 
-    MemoryIO(Way &out, Way &in) : out_(out), in_(in) {}
-    ~MemoryIO() override { flush(); }
-
-    void send_data_internal(const void *data, int64_t length) override {
-        const char *from = static_cast<const char *>(data);
-        sending_.insert(sending_.end(), from, from + length);
-        if (sending_.size() >= PIECE) flush();
-    }
-
-    void recv_data_internal(void *data, int64_t length) override {
-        flush();
-        char *to = static_cast<char *>(data);
-        while (length > 0) {
-            if (read_ == received_.size()) {
-                received_.clear();
-                read_ = 0;
-                std::unique_lock<std::mutex> lock(in_.mutex);
-                in_.arrived.wait(lock, [this] { return !in_.bytes.empty(); });
-                received_.swap(in_.bytes);
-            }
-            const int64_t taken = std::min<int64_t>(length, (int64_t)(received_.size() - read_));
-            std::memcpy(to, received_.data() + read_, (std::size_t)taken);
-            read_ += (std::size_t)taken;
-            to += taken;
-            length -= taken;
+    explicit Connections(std::size_t count) {
+        const int listener = socket(AF_INET, SOCK_STREAM, 0);
+        const int again = 1;
+        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t length = sizeof address;
+        if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 1) != 0 ||
+            getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0)
+            fail("cannot listen on loopback");
+        for (std::size_t made = 0; made < count; ++made) {
+            const int end = socket(AF_INET, SOCK_STREAM, 0);
+            if (connect(end, reinterpret_cast<const sockaddr *>(&address), length) != 0)
+                fail("cannot connect on loopback");
+            bob.push_back(end);
+            alice.push_back(accept(listener, nullptr, nullptr));
+            if (alice.back() < 0) fail("cannot connect on loopback");
         }
+        close(listener);
     }
-
-    void flush() override {
-        if (sending_.empty()) return;
-        {
-            const std::lock_guard<std::mutex> lock(out_.mutex);
-            if (out_.bytes.empty())
-                out_.bytes.swap(sending_);
-            else
-                out_.bytes.insert(out_.bytes.end(), sending_.begin(), sending_.end());
-        }
-        sending_.clear();
-        out_.arrived.notify_one();
-    }
-
-private:
-    static constexpr std::size_t PIECE = 1 << 15;
-
-    Way &out_, &in_;
-    std::vector<char> sending_, received_;
-    std::size_t read_ = 0;
 };
 
-// Both parties in this process.
-class Pair {
-public:
-    // Runs what each of them does, on a thread each, and returns the seconds until both are through.
-    template <class A, class B>
-    double run(A &&a, B &&b) {
-        const Clock clock;
-        std::thread other([&] {
-            b(&bob_);
-            bob_.flush();
-        });
-        a(&alice_);
-        alice_.flush();
-        other.join();
-        return clock.seconds();
-    }
-
-private:
-    MemoryIO::Way there_, back_;
-    MemoryIO alice_{there_, back_}, bob_{back_, there_};
-};
-
-inline int connected(int listener, const sockaddr_in &address, bool listens) {
-    if (listens) return accept(listener, nullptr, nullptr);
-    const int end = socket(AF_INET, SOCK_STREAM, 0);
-    return connect(end, reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0 ? end : -1;
-}
-
-// Runs `alice` here and `bob` in a second process, over TCP on loopback, and fails where the second one does.
+// Runs `alice` here and `bob` in a second process, each with its ends of the connections, and fails where the second
+// one does.
 template <class Alice, class Bob>
-void in_two_processes(Alice &&alice, Bob &&bob) {
-    const int listener = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    if (bind(listener, reinterpret_cast<sockaddr *>(&address), length) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, reinterpret_cast<sockaddr *>(&address), &length) != 0)
-        fail("cannot listen on loopback");
+void in_two_processes(const Connections &connections, Alice &&alice, Bob &&bob) {
     const pid_t child = fork();
     if (child < 0) fail("cannot fork");
-    const int end = connected(listener, address, child != 0);
-    close(listener);
-    if (end < 0) fail("cannot connect on loopback");
-    {
-        emp::NetIO io(end, true);
-        io.is_server = child != 0;
-        io.sync();
-        io.flush();
-        if (child == 0)
-            bob(&io);
-        else
-            alice(&io);
-        io.flush();
+    for (const int end : child == 0 ? connections.alice : connections.bob) close(end);
+    if (child == 0) {
+        bob(connections.bob);
+        std::_Exit(0);
     }
-    if (child == 0) std::_Exit(0);
+    alice(connections.alice);
     int status = 0;
     if (waitpid(child, &status, 0) != child || status != 0) fail("the second process failed");
 }

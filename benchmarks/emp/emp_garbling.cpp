@@ -8,6 +8,8 @@
 // Where the instances are a multiple of eight, eight go abreast, gate by gate: the processor overlaps independent
 // gates, and evaluates up to 1.4 times as fast as one instance after the other.
 // SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
 #include "driver.h"
 
 #include "emp-tool/circuits/crypto/aes128.h"

@@ -10,7 +10,7 @@
 // form; "chosen" adds the corrections for given choices, a batch at a time. Transfers are checked. One
 // measurement of each, after one that is thrown away.
 // SPDX-License-Identifier: Apache-2.0
-#include "driver.h"
+#include "channels.h"
 
 #include "emp-ot/emp-ot.h"
 

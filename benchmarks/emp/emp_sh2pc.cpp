@@ -8,7 +8,7 @@
 // in, are setup. All inputs go in at once and all outputs come out at once: one by one each would cost a round
 // trip. "rate" is AND gates a second of "total", "sent" what both send.
 // SPDX-License-Identifier: Apache-2.0
-#include "driver.h"
+#include "channels.h"
 
 #include "emp-sh2pc/emp-sh2pc.h"
 

@@ -3,14 +3,18 @@
 Both roles run in one process, in turns, without channel: processor time is of both together, and bytes are
 those of all messages. Semi-honest and active evaluations of one size are measured in turns. Rounds are the
 longest chain of messages in which each is sent after the one before has come: half a round trip each.
+The peers are emp-ag2pc 0.3.0 and its development branch (`bench.drivers`), in two processes: their processor
+time includes that of the connection. Neither is secure against both sides.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from smpc_dp.capabilities.pairs.active.evaluator import ActiveEvaluatorRole
@@ -18,6 +22,7 @@ from smpc_dp.capabilities.pairs.active.garbler import ActiveGarblerRole
 from smpc_dp.capabilities.pairs.active.messages import ACTIVE
 from smpc_dp.capabilities.pairs.active.plan import ActivePlan
 from smpc_dp.capabilities.pairs.active.traffic import Traffic
+from smpc_dp.capabilities.pairs.circuits.bristol import format_bristol
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack
 from smpc_dp.capabilities.pairs.garbled.effects import Effects, Send
 from smpc_dp.capabilities.pairs.garbled.evaluator import EvaluatorRole
@@ -32,9 +37,11 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import SmpcError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.wire.signing import Context
+from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
     Limit,
+    Peer,
     Progress,
     Report,
     Steps,
@@ -59,6 +66,13 @@ BATCH_TIMES, BATCH_BYTES = 18.0, 6.0
 RATE = 1_000_000
 ROUND_TRIP = 0.05
 NAMES = ("garbler", "evaluator")
+# Each driver of a peer, and what its work lacks.
+PEERS = {
+    "emp_ag2pc": "its transfers semi-honest, in two processes, channel not encrypted",
+    "emp_ag2pc_dev": "neither masked values nor inputs protected, in two processes, channel not encrypted",
+}
+# Evaluations that a driver makes, each with a new setup, of which the last counts.
+PEER_TIMES = {"fresh": 4, "batch": 1, "large": 1}
 
 _SPENT = "processor time of both sides together, in one process without channel"
 _SENT = "bytes of all messages of both sides"
@@ -188,12 +202,40 @@ class _Measured:
         return size * (96 / k + 32.25) + 0.25 * (size - 1) + 32 / k + 32.75
 
 
+@dataclass(frozen=True, slots=True)
+class _Peers:
+    """The peers' evaluations of one size, by driver."""
+
+    trials: Mapping[str, Trial]
+
+    def spent(self, scale: Callable[[float], float]) -> list[Peer | None]:
+        """Return each peer by `scale` of the processor time of both sides in seconds."""
+        return [self._both(driver, scale) for driver in self.trials]
+
+    def sent(self, scale: Callable[[float], float]) -> list[Peer | None]:
+        """Return each peer by `scale` of the bytes of both sides."""
+        return [trial.peer("last sent", "B", PEERS[name], scale) for name, trial in self.trials.items()]
+
+    def _both(self, driver: str, scale: Callable[[float], float]) -> Peer | None:
+        """Return a peer by the medians of its sides, added up; None without a driver."""
+        sides = [self.trials[driver].peer(f"last {name}", "s", PEERS[driver]) for name in NAMES]
+        given = [peer for peer in sides if peer is not None]
+        return replace(given[0], median=scale(sum(peer.median for peer in given))) if given else None
+
+
 def run_active_bench(
-    runs: int = 3, progress: Progress | None = None, *, evaluations: int = EVALUATIONS, ands: int = ANDS
+    runs: int = 3,
+    progress: Progress | None = None,
+    emp: str | None = None,
+    *,
+    evaluations: int = EVALUATIONS,
+    ands: int = ANDS,
 ) -> Report:
     """Measure a fresh pair, a batch of `evaluations`, and a large batch of about `ands` AND gates.
 
-    Raises ConfigError for a number out of range.
+    `emp` is a folder with the drivers of emp-ag2pc; None for no peers.
+
+    Raises ConfigError for a number out of range, LocalError when a peer's driver fails.
     """
     refuse(
         within("runs", runs, 1),
@@ -211,44 +253,80 @@ def run_active_bench(
         for name, (circuit, instances, coins, count) in sizes.items()
         for active in (False, True)
     }
-    measures = {f"{name} {active}": one for (name, active), one in measured.items()}
-    alternate(runs, measures, Steps(progress, "rounds", runs))
+    drivers = DriverPeers(emp, list(PEERS))
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
+        peers = {
+            name: _Peers(
+                {driver: drivers.trial(driver, path, instances, PEER_TIMES[name]) for driver in PEERS}
+            )
+            for name, (circuit, instances, *_) in sizes.items()
+            for path in [_write(Path(folder) / f"{name}.txt", circuit)]
+        }
+        measures: dict[str, Callable[[], float | None]] = {
+            f"{name} {active}": one for (name, active), one in measured.items()
+        }
+        for name, of in peers.items():
+            measures |= {f"{name} {driver}": trial for driver, trial in of.trials.items()}
+        alternate(runs, measures, Steps(progress, "rounds", runs))
     figures = [
-        *_fresh(measured["fresh", False], measured["fresh", True]),
-        *_batch(measured["batch", False], measured["batch", True]),
-        *_large(measured["large", False], measured["large", True]),
+        *_fresh(measured["fresh", False], measured["fresh", True], peers["fresh"]),
+        *_batch(measured["batch", False], measured["batch", True], peers["batch"]),
+        *_large(measured["large", False], measured["large", True], peers["large"]),
     ]
-    return Report("active", figures, versions("numpy"), {"evaluations": evaluations, "ands": ands})
+    known = versions("numpy", **drivers.versions)
+    return Report("active", figures, known, {"evaluations": evaluations, "ands": ands})
 
 
-def _fresh(plain: _Measured, active: _Measured) -> list[Figure]:
-    """Return the figures of an evaluation between a new pair: time, bytes and rounds, with targets."""
+def _write(path: Path, circuit: Circuit) -> str:
+    """Write a circuit in Bristol Fashion; return the path."""
+    path.write_bytes(format_bristol(circuit))
+    return str(path)
+
+
+def _beside_development(figure: Figure, peer: Peer | None) -> Figure:
+    """Return a figure beside the development branch, which is not measured against a limit."""
+    name = f"{figure.name}, beside the development branch"
+    return replace(figure, name=name, peer=peer, limit=None, target=None)
+
+
+def _with_peers(figure: Figure, peers: Sequence[Peer | None]) -> list[Figure]:
+    """Return a figure beside emp-ag2pc 0.3.0, and again beside its development branch."""
+    released, development = peers
+    return [replace(figure, peer=released), _beside_development(figure, development)]
+
+
+def _fresh(plain: _Measured, active: _Measured, peers: _Peers) -> list[Figure]:
+    """Return the figures of a fresh pair."""
     semi, bound = Limit.of("semi-honest", plain.seconds), Limit("bound", FRESH_BYTES)
     name = f"fresh pair, {plain.ands} ANDs"
+    spent = cost(name, "s", active.seconds, _SPENT, limit=semi, target=_times(FRESH_TIMES))
+    sent = cost(f"{name}, sent", "B", active.sizes, _SENT, limit=bound, target=_times(1))
     return [
-        cost(name, "s", active.seconds, _SPENT, limit=semi, target=_times(FRESH_TIMES)),
-        cost(f"{name}, sent", "B", active.sizes, _SENT, limit=bound, target=_times(1)),
+        *_with_peers(spent, peers.spent(lambda value: value)),
+        *_with_peers(sent, peers.sent(lambda value: value)),
         cost(f"{name}, semi-honest, sent", "B", plain.sizes, _SENT),
         *_waits(name, active),
     ]
 
 
-def _batch(plain: _Measured, active: _Measured) -> list[Figure]:
+def _batch(plain: _Measured, active: _Measured, peers: _Peers) -> list[Figure]:
     """Return the figures of a batch of evaluations between two parties, an evaluation's share of each."""
     count = plain.instances
     seconds, sizes = ([value / count for value in values] for values in (active.seconds, active.sizes))
     semi = Limit.of("semi-honest", [value / count for value in plain.seconds])
     sent = Limit.of("semi-honest", [value / count for value in plain.sizes])
     name = f"an evaluation of {count:,}"
+    spent = cost(name, "s", seconds, _SPENT, limit=semi, target=_times(BATCH_TIMES))
+    bytes_sent = cost(f"{name}, sent", "B", sizes, _SENT, limit=sent, target=_times(BATCH_BYTES))
     return [
-        cost(name, "s", seconds, _SPENT, limit=semi, target=_times(BATCH_TIMES)),
-        cost(f"{name}, sent", "B", sizes, _SENT, limit=sent, target=_times(BATCH_BYTES)),
+        *_with_peers(spent, peers.spent(lambda value: value / count)),
+        *_with_peers(bytes_sent, peers.sent(lambda value: value / count)),
         *_waits(f"{count:,} evaluations", active),
     ]
 
 
-def _large(plain: _Measured, active: _Measured) -> list[Figure]:
-    """Return the figures of a large batch: AND gates per second, and bytes per AND gate."""
+def _large(plain: _Measured, active: _Measured, peers: _Peers) -> list[Figure]:
+    """Return the figures of a large batch."""
     note = (
         "AND gates by half of the processor time of both sides: the rate of two cores of which none waits "
         "for the other"
@@ -256,15 +334,14 @@ def _large(plain: _Measured, active: _Measured) -> list[Figure]:
     name = f"{plain.ands:,} ANDs"
     rates = [2 * active.ands / seconds for seconds in active.seconds]
     formula = Limit("formula", active.formula())
+    reached = rate(name, "AND/s", rates, note, limit=Limit("bound", RATE), target=_times(1))
+    sizes = [size / active.ands for size in active.sizes]
     return [
-        rate(name, "AND/s", rates, note, limit=Limit("bound", RATE), target=_times(1)),
+        *_with_peers(reached, peers.spent(lambda value: 2 * active.ands / value)),
         rate(f"{name}, semi-honest", "AND/s", [2 * plain.ands / seconds for seconds in plain.seconds], note),
-        cost(
-            f"{name}, sent",
-            "B",
-            [size / active.ands for size in active.sizes],
-            _SENT + ", an AND",
-            limit=formula,
+        *_with_peers(
+            cost(f"{name}, sent", "B", sizes, _SENT + ", an AND", limit=formula),
+            peers.sent(lambda value: value / active.ands),
         ),
         *_waits(name, active),
     ]

@@ -1,4 +1,4 @@
-"""Peers in programs compiled elsewhere: emp-tool, emp-ot, emp-sh2pc, and crates of range proofs.
+"""Peers in programs compiled elsewhere: emp-tool, emp-ot, emp-sh2pc, emp-ag2pc, and crates of range proofs.
 
 `benchmarks/emp/` and `benchmarks/bulletproofs/` have the drivers' sources. A driver takes one measurement
 each time it is run, checks what it has computed and prints one JSON object: `name`, `version`, `checksum`,
@@ -26,6 +26,8 @@ DRIVERS = {
     "emp_ot": "emp-ot",
     "emp_sh2pc": "emp-sh2pc",
     "emp_circuit": "emp-sh2pc",
+    "emp_ag2pc": "emp-ag2pc",
+    "emp_ag2pc_dev": "emp-ag2pc-dev",
     "bulletproofs_plus": "tari_bulletproofs_plus",
     "bulletproofs": "bulletproofs",
 }

@@ -62,6 +62,7 @@ def benchmarks(peers: Peers, progress: Progress | None, *, quick: bool) -> Mappi
         "active": lambda: run_active_bench(
             1 if quick else 3,
             progress,
+            peers.emp,
             evaluations=200 if quick else EVALUATIONS,
             ands=10_000 if quick else ANDS,
         ),

@@ -99,6 +99,7 @@ def active(
     runs: Runs = 3,
     evaluations: Annotated[int, typer.Option(help="Evaluations of a batch.")] = 20_000,
     ands: Annotated[int, typer.Option(help="AND gates of the large batch, about.")] = 1_000_000,
+    emp: Emp = None,
     as_json: Json = False,
 ) -> None:
     """Measure evaluations that are secure against both sides.
@@ -111,7 +112,7 @@ def active(
     _show(
         "rounds",
         as_json,
-        lambda show: run_active_bench(runs, show, evaluations=evaluations, ands=ands),
+        lambda show: run_active_bench(runs, show, emp, evaluations=evaluations, ands=ands),
     )
 
 

@@ -318,7 +318,7 @@ BUILD = Path(__file__).resolve().parents[3] / "benchmarks" / "emp" / "build.sh"
 def checkout_of(folder: Path, package: str) -> str:
     """Make a checkout of a package that is another one; return its commit."""
     path = folder / package
-    path.mkdir()
+    path.mkdir(parents=True)
     (path / "README.md").write_text(package)
     git = ["git", "-C", str(path), "-c", "user.name=n", "-c", "user.email=e@localhost"]
     for arguments in (["init", "-q"], ["add", "."], ["-c", "commit.gpgsign=false", "commit", "-qm", package]):
@@ -352,8 +352,12 @@ def test_the_build_of_emp_refuses_another_commit_unless_told(tmp_path: Path) -> 
     (tmp_path / "emp-tool" / "README.md").write_text("changed")
     assert f"emp-tool is {commit[:7]}+changes, wanted" in build(tmp_path).stderr
     assert not (tmp_path / "log").exists()
-    for package in ("emp-ot", "emp-sh2pc"):
+    for package in ("emp-ot", "emp-sh2pc", "emp-ag2pc"):
         checkout_of(tmp_path, package)
+    # Two versions of a package are compared with a commit each.
+    assert build(tmp_path, "--other").stderr == f"build.sh: {tmp_path}/0.3.0/emp-tool is no git checkout\n"
+    for package in ("emp-tool", "emp-ot", "emp-ag2pc"):
+        checkout_of(tmp_path, f"0.3.0/{package}")
     assert build(tmp_path, "--any").stderr == "build.sh: usage: build.sh SOURCES OUT [--other]\n"
     build(tmp_path, "--other")
     assert f"-S {tmp_path}/emp-tool" in (tmp_path / "log").read_text()
