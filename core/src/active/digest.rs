@@ -2,10 +2,10 @@
 
 use super::shared::Secrets;
 use crate::garble::{Block, LABEL};
-use crate::stream_hash::StreamHash;
+use crate::stream_hash::{RUN, StreamHash};
 
-/// Labels that are appended at once: 16 chunks of BLAKE3, which it hashes side by side.
-const CHUNK: usize = 1024;
+/// Labels that are appended at once.
+const CHUNK: usize = RUN / LABEL;
 
 /// Returns the keyed hash of `count` labels, which `label` gives by their numbers.
 pub(super) fn digest(key: &[u8; 32], count: usize, label: impl Fn(usize) -> Block) -> [u8; 32] {

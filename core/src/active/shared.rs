@@ -94,6 +94,14 @@ impl Given<'_> {
         );
     }
 
+    /// Returns x, y and rho of all leaky triples, which follow each other.
+    pub(super) fn thirds(&self) -> [Self; 3] {
+        self.check();
+        assert!(self.len().is_multiple_of(3), "triples");
+        let count = self.len() / 3;
+        [0, 1, 2].map(|third| self.part(third * count, count))
+    }
+
     /// Returns `count` bits from `first` on.
     pub(super) fn part(&self, first: usize, count: usize) -> Self {
         Self {
@@ -196,10 +204,10 @@ impl Shared {
     }
 
     /// Appends one bit.
-    pub(super) fn push(&mut self, one: One) {
-        self.bits.push(one.bit);
-        self.macs.push(one.mac);
-        self.keys.push(one.key);
+    pub(super) fn push(&mut self, bit: u8, mac: Block, key: Block) {
+        self.bits.push(bit);
+        self.macs.push(mac);
+        self.keys.push(key);
     }
 
     /// Appends bits, for which there is room.

@@ -6,7 +6,7 @@ use super::digest::digest;
 use super::openings::Openings;
 use super::shared::{Given, Octets, One, Public, Secrets, Shared};
 use super::side::Side;
-use crate::garble::{Block, Kernel, Keys, LABEL, mask};
+use crate::garble::{Block, Kernel, Keys, LABEL, mask, read_labels};
 
 /// Triples whose hashes are computed together.
 const BATCH: usize = 256;
@@ -56,7 +56,7 @@ impl Triples {
 }
 
 /// MACs of the shared bits x, y and rho of one leaky triple, then their keys, side by side: the shuffle takes them
-/// from anywhere in memory. So aligned, each lies in two cache lines. rho becomes z.
+/// from anywhere in memory. So aligned, each lies in two cache lines.
 #[derive(Clone, Copy, Default)]
 #[repr(align(32))]
 struct Record([Octets; 6]);
@@ -64,21 +64,9 @@ struct Record([Octets; 6]);
 impl DefaultIsZeroes for Record {}
 
 impl Record {
-    /// Adds the labels of another one. By bytes: so the compiler makes vectors of them.
-    fn add(&mut self, other: &Self) {
-        let others = other.0.as_flattened();
-        for (byte, other) in self.0.as_flattened_mut().iter_mut().zip(others) {
-            *byte ^= other;
-        }
-    }
-
-    /// Returns x, y or z, by its number, of a triple with these bits.
-    fn part(&self, bits: u8, number: usize) -> One {
-        One {
-            bit: bits >> number & 1,
-            mac: Block::from_le_bytes(self.0[number]),
-            key: Block::from_le_bytes(self.0[number + 3]),
-        }
+    /// Returns a label by its number.
+    fn label(&self, number: usize) -> Block {
+        Block::from_le_bytes(self.0[number])
     }
 }
 
@@ -140,33 +128,38 @@ impl Leaky {
     ///
     /// The first one has the number `first`. What earlier groups have left is replaced.
     pub fn begin(&mut self, first: u64, given: Given<'_>) -> Vec<u8> {
-        given.check();
-        assert!(given.len().is_multiple_of(3), "triples");
-        let count = given.len() / 3;
+        let all = given.thirds();
+        let count = all[0].len();
         self.records.make_room(count);
         self.sums.make_room(count);
         self.bits.make_room(count);
         let (own, other, delta) = (self.side.half(), 1 - self.side.half(), *self.delta);
-        let mut sent = Vec::with_capacity(LABEL * count);
+        let mut sent = Vec::with_capacity(count);
         // Of each triple the key, the key with the offset, and the MAC.
         let (mut labels, mut lanes) = (Secrets::zeros(3 * BATCH), [0; BATCH]);
         for begin in (0..count).step_by(BATCH) {
-            let end = count.min(begin + BATCH);
-            let length = end - begin;
-            let parts = [0, 1, 2].map(|part| given.part(part * count + begin, length));
-            let records = &mut self.records[begin..end];
+            let length = BATCH.min(count - begin);
+            let [x, y, rho] = all.map(|all| all.part(begin, length));
             let lanes = &mut lanes[..length];
             let [zeros, ones, macs] = thirds(&mut labels, length);
-            for (index, (record, lane)) in records.iter_mut().zip(&mut *lanes).enumerate() {
-                let [x, y, rho] = parts;
-                let macs_of = [x.macs[index], y.macs[index], rho.macs[index]];
-                let keys_of = [x.keys[index], y.keys[index], rho.keys[index]];
-                record.0[..3].copy_from_slice(&macs_of);
-                record.0[3..].copy_from_slice(&keys_of);
-                macs[index] = Block::from_le_bytes(macs_of[0]);
-                zeros[index] = Block::from_le_bytes(keys_of[0]);
-                ones[index] = zeros[index] ^ delta;
-                *lane = self.start ^ (Block::from(first + (begin + index) as u64) << 1);
+            read_labels(x.keys.as_flattened(), zeros);
+            read_labels(x.macs.as_flattened(), macs);
+            // Labels are moved one by one, here and in `divide`: what goes to memory by halves and comes back whole,
+            // the processor waits for.
+            let records = &mut self.records[begin..begin + length];
+            for (index, Record(record)) in records.iter_mut().enumerate() {
+                record[0] = x.macs[index];
+                record[1] = y.macs[index];
+                record[2] = rho.macs[index];
+                record[3] = x.keys[index];
+                record[4] = y.keys[index];
+                record[5] = rho.keys[index];
+            }
+            for (one, zero) in ones.iter_mut().zip(&*zeros) {
+                *one = zero ^ delta;
+            }
+            for (lane, number) in lanes.iter_mut().zip(first + begin as u64..) {
+                *lane = self.start ^ (Block::from(number) << 1);
             }
             let keys = |half| Keys::Unique {
                 lanes,
@@ -174,20 +167,19 @@ impl Leaky {
             };
             self.kernel.hash(keys(own), [&mut *zeros, &mut *ones]);
             self.kernel.hash(keys(other), [&mut *macs]);
-            let sums = &mut self.sums[begin..end];
-            let bits = &mut self.bits[begin..end];
-            for (index, (sum, bits)) in sums.iter_mut().zip(bits).enumerate() {
-                let [x, y, rho] = parts.map(|part| part.at(index));
+            let sums = &mut self.sums[begin..begin + length];
+            let bits = &mut self.bits[begin..begin + length];
+            sent.extend((0..length).map(|index| {
+                let (x, y, rho) = (x.bits[index], y.at(index), rho.at(index));
                 let c = of_other(y, delta);
-                sent.extend_from_slice(&(zeros[index] ^ ones[index] ^ c).to_le_bytes());
                 let of_rho = of_other(rho, delta);
-                let s = zeros[index] ^ macs[index] ^ (c & mask(Block::from(x.bit)));
-                *sum = s ^ of_rho;
+                sums[index] = zeros[index] ^ macs[index] ^ (c & mask(Block::from(x))) ^ of_rho;
                 let hidden = (of_rho & 1) as u8 ^ rho.bit;
-                *bits = x.bit | y.bit << 1 | rho.bit << 2 | hidden << HIDDEN;
-            }
+                bits[index] = x | y.bit << 1 | rho.bit << 2 | hidden << HIDDEN;
+                (zeros[index] ^ ones[index] ^ c).to_le_bytes()
+            }));
         }
-        sent
+        sent.into_flattened()
     }
 
     /// Takes U of the other side, 16 bytes each; returns this side's bit d of each leaky triple.
@@ -232,26 +224,42 @@ impl Leaky {
         let (mut near, mut of_near) = (Secrets::zeros(batch), Secrets::zeros(batch));
         let mut next = 0;
         for order in order.chunks(batch) {
-            // Nothing is computed meanwhile: the machine waits for many records at once.
+            // Nothing is computed meanwhile: the machine waits for many records at once. Their order is public.
+            let touched = order.iter().fold(0, |sum, &number| {
+                let Record(record) = &self.records[number as usize];
+                sum ^ record[0][0] ^ record[5][15]
+            });
+            std::hint::black_box(touched);
             for ((record, bits), &number) in near.iter_mut().zip(of_near.iter_mut()).zip(order) {
                 *record = self.records[number as usize];
                 *bits = self.bits[number as usize];
             }
             let records = near[..order.len()].chunks_exact(size);
             for (records, bits) in records.zip(of_near[..order.len()].chunks_exact(size)) {
-                let (mut sum, mut sum_bits) = (records[0], bits[0]);
-                let y = sum.part(sum_bits, 1);
-                for (record, &bits) in records[1..].iter().zip(&bits[1..]) {
-                    self.others.set(next, record.part(bits, 0));
-                    differences.set(next, record.part(bits, 1).plus(y));
+                let ([first, records @ ..], [y_bits, bits @ ..]) = (records, bits) else {
+                    unreachable!("a bucket has a triple");
+                };
+                let mut sums: [Block; 6] = std::array::from_fn(|number| first.label(number));
+                let mut sum_bits = *y_bits;
+                for (record, bits) in records.iter().zip(bits) {
+                    self.others.bits[next] = bits & 1;
+                    self.others.macs[next] = record.label(0);
+                    self.others.keys[next] = record.label(3);
+                    differences.bits[next] = (bits ^ y_bits) >> 1 & 1;
+                    differences.macs[next] = record.label(1) ^ first.label(1);
+                    differences.keys[next] = record.label(4) ^ first.label(4);
                     next += 1;
-                    sum.add(record);
+                    for (number, sum) in sums.iter_mut().enumerate() {
+                        *sum ^= record.label(number);
+                    }
                     sum_bits ^= bits;
                 }
-                let z = sum.part(sum_bits, 2);
-                self.buckets.x.push(sum.part(sum_bits, 0));
-                self.buckets.y.push(y);
-                self.buckets.z.push(z.plus(public.of(sum_bits >> D & 1)));
+                let public = public.of(sum_bits >> D & 1);
+                let Triples { x, y, z } = &mut self.buckets;
+                x.push(sum_bits & 1, sums[0], sums[3]);
+                y.push(y_bits >> 1 & 1, first.label(1), first.label(4));
+                let z_bit = sum_bits >> 2 & 1 ^ public.bit;
+                z.push(z_bit, sums[2] ^ public.mac, sums[5] ^ public.key);
             }
         }
         Openings::new(differences, *self.delta)

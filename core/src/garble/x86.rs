@@ -3,8 +3,11 @@
 #![allow(unsafe_code)]
 
 /// The entry points for one set of instructions: whole vectors first, the lanes that are left one by one.
+///
+/// `$one` and `$more` are the vectors of lanes that are hashed side by side where each lane has its own key, with one
+/// label and with several: measured. With more of them the compiler keeps some in memory.
 macro_rules! entry_points {
-    ($module:ident, $features:literal, $vector:ty, $wide:literal) => {
+    ($module:ident, $features:literal, $vector:ty, $wide:literal, $one:literal, $more:literal) => {
         pub mod $module {
             use std::arch::x86_64::*;
 
@@ -159,7 +162,7 @@ macro_rules! entry_points {
                     match keys {
                         Keys::Shared(pair) => {
                             let narrow = SharedKeys::<__m128i>::new(pair);
-                            replace::<_, _, H, true>(
+                            replace::<_, _, H, true, false>(
                                 &SharedKeys::new(pair),
                                 &narrow,
                                 labels,
@@ -168,7 +171,7 @@ macro_rules! entry_points {
                         }
                         Keys::Unique { lanes: own, pair } => {
                             let narrow = UniqueKeys::<__m128i>::new(own, pair);
-                            replace::<_, _, H, true>(
+                            replace::<_, _, H, true, true>(
                                 &UniqueKeys::new(own, pair),
                                 &narrow,
                                 labels,
@@ -187,7 +190,12 @@ macro_rules! entry_points {
                 unsafe {
                     let wide = SharedKeys::<$vector>::expanded(schedule);
                     let narrow = SharedKeys::<__m128i>::expanded(schedule);
-                    replace::<_, _, 1, false>(&wide, &narrow, [blocks.as_mut_ptr()], blocks.len());
+                    replace::<_, _, 1, false, false>(
+                        &wide,
+                        &narrow,
+                        [blocks.as_mut_ptr()],
+                        blocks.len(),
+                    );
                 }
             }
 
@@ -199,6 +207,7 @@ macro_rules! entry_points {
                 N: KeySource<__m128i>,
                 const H: usize,
                 const HASH: bool,
+                const UNIQUE: bool,
             >(
                 wide: &W,
                 narrow: &N,
@@ -208,10 +217,19 @@ macro_rules! entry_points {
                 // SAFETY: the caller's promise.
                 unsafe {
                     // As many as the registers hold.
-                    let at = if H == 1 {
-                        simd::replace::<$vector, _, 8, H, HASH>(wide, blocks, lanes, 0)
-                    } else {
-                        simd::replace::<$vector, _, 4, H, HASH>(wide, blocks, lanes, 0)
+                    let at = match (UNIQUE, H) {
+                        (true, 1) => {
+                            simd::replace::<$vector, _, $one, H, HASH>(wide, blocks, lanes, 0)
+                        }
+                        (true, _) => {
+                            simd::replace::<$vector, _, $more, H, HASH>(wide, blocks, lanes, 0)
+                        }
+                        (false, 1) => {
+                            simd::replace::<$vector, _, 8, H, HASH>(wide, blocks, lanes, 0)
+                        }
+                        (false, _) => {
+                            simd::replace::<$vector, _, 4, H, HASH>(wide, blocks, lanes, 0)
+                        }
                     };
                     let at = simd::replace::<$vector, _, 1, H, HASH>(wide, blocks, lanes, at);
                     if LANES > 1 {
@@ -223,11 +241,13 @@ macro_rules! entry_points {
     };
 }
 
-entry_points!(aes, "aes,ssse3,sse4.1", __m128i, 2);
-entry_points!(vaes256, "aes,vaes,avx2", __m256i, 2);
+entry_points!(aes, "aes,ssse3,sse4.1", __m128i, 2, 8, 4);
+entry_points!(vaes256, "aes,vaes,avx2", __m256i, 2, 4, 4);
 entry_points!(
     vaes512,
     "aes,vaes,avx2,avx512f,avx512bw,avx512vl",
     __m512i,
+    2,
+    2,
     2
 );

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate, cycle, pairwise
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from smpc_dp.capabilities.pairs.active.messages import (
 from smpc_dp.capabilities.pairs.active.plan import LEAKY_BITS, ActivePlan, Group
 from smpc_dp.capabilities.pairs.active.role import ActiveRole, evaluation_failure
 from smpc_dp.capabilities.pairs.active.setups import Setups
-from smpc_dp.capabilities.pairs.garbled.effects import Effects
+from smpc_dp.capabilities.pairs.garbled.effects import RETAINED, Effects
 from smpc_dp.capabilities.pairs.garbled.messages import MAX_PIECE, NONCE_BYTES, TABLE_PIECE
 from smpc_dp.capabilities.pairs.garbled.participant import EVALUATOR, GARBLER, Evaluated
 from smpc_dp.capabilities.pairs.garbled.plan import (
@@ -124,6 +124,8 @@ class ActiveParticipant(ActiveRole):
         self._hiding = SharedBits.zeros(0)
         # MACs and keys of the last transfers.
         self._room = [np.empty((0, LABEL_BYTES), np.uint8) for _ in self._names]
+        # What came last in pieces.
+        self._arrived = np.empty(0, np.uint8)
 
     def _forget(self) -> None:
         """Delete both setups, what the last transfers have left, and what hides the sum of outputs."""
@@ -197,6 +199,9 @@ class ActiveParticipant(ActiveRole):
         """
         sender, receiver = self._setups.made()
         shared = self._draw(counts)
+        longest = min(TRANSFERS, max(len(one.bits) for one in shared))
+        size = receiver.corrections_bytes(longest) if longest else 0
+        corrections = cycle(np.empty((RETAINED + 1, size), np.uint8))
         chosen = [
             (one.bits[first : first + TRANSFERS], one.macs[first : first + TRANSFERS])
             for one in shared
@@ -209,7 +214,7 @@ class ActiveParticipant(ActiveRole):
         ]
         for first in range(0, max(len(chosen), len(keys)), MAX_PENDING):
             pending = slice(first, first + MAX_PENDING)
-            yield from self._transfer_chunks(sender, receiver, chosen[pending], keys[pending])
+            yield from self._transfer_chunks(sender, receiver, chosen[pending], keys[pending], corrections)
         return shared
 
     def _draw(self, counts: Sequence[tuple[int, int]]) -> list[SharedBits]:
@@ -237,10 +242,16 @@ class ActiveParticipant(ActiveRole):
         receiver: Receiver,
         chosen: Sequence[tuple[Bits, Labels]],
         keys: Sequence[Labels],
+        corrections: Iterator[Bits],
     ) -> Effects[None]:
-        """Run oblivious transfers of both directions in chunks, and write MACs and keys in place."""
+        """Run oblivious transfers of both directions in chunks, and write MACs and keys in place.
+
+        `corrections` yields memory for what a chunk sends first, that of RETAINED + 1 chunks in turns.
+        """
         for bits, _ in chosen:
-            yield self._piece(self._side, receiver.extend(len(bits), pack_bits(bits)))
+            part = next(corrections)[: receiver.corrections_bytes(len(bits))]
+            receiver.extend_into(len(bits), pack_bits(bits), part)
+            yield self._piece(self._side, part.data)
         challenges = []
         for left, rows in zip(range(len(keys) - 1, -1, -1), keys, strict=True):
             extension = yield from self._take_piece(self._peer, MAX_PIECE, left)
@@ -271,9 +282,12 @@ class ActiveParticipant(ActiveRole):
     def _swap(self, content: bytes | memoryview, length: int) -> Effects[memoryview]:
         """Send bytes in pieces that alternate with the other side's; return the other side's `length` bytes.
 
-        Pieces of both alternate: no side sends many while the other waits to be read.
+        Pieces of both alternate: no side sends many while the other waits to be read. The next call
+        overwrites the bytes that are returned.
         """
-        arrived = memoryview(bytearray(length))
+        if len(self._arrived) < length:
+            self._arrived = np.empty(length, np.uint8)
+        arrived = self._arrived[:length].data
         sizes = range(0, length, TABLE_PIECE)
         for first in range(0, max(len(content), length), TABLE_PIECE):
             if len(part := content[first : first + TABLE_PIECE]):
