@@ -1,6 +1,6 @@
 //! A keyed BLAKE3 over a stream: the core of the `blake3` crate.
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Bytes of a key.
 pub const KEY: usize = blake3::KEY_LEN;
@@ -54,7 +54,16 @@ impl StreamHash {
     pub fn digest(&self) -> [u8; 32] {
         let mut hash = self.hash.clone();
         hash.update(&self.waiting);
-        *hash.finalize().as_bytes()
+        let digest = *hash.finalize().as_bytes();
+        hash.zeroize();
+        digest
+    }
+}
+
+/// The hasher keeps the last bytes that are no whole block.
+impl Drop for StreamHash {
+    fn drop(&mut self) {
+        self.hash.zeroize();
     }
 }
 

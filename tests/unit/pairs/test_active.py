@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Generator
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,7 @@ from smpc_dp.capabilities.pairs.active import plan as planning
 from smpc_dp.capabilities.pairs.active.evaluator import ActiveEvaluatorRole
 from smpc_dp.capabilities.pairs.circuits.bristol import parse_bristol
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit
+from smpc_dp.capabilities.pairs.garbled.effects import RETAINED, Send
 from smpc_dp.capabilities.pairs.garbled.messages import BULK
 from smpc_dp.capabilities.pairs.garbled.params import Security, check_parameters, copies_of
 from smpc_dp.capabilities.pairs.published.library import PUBLISHED, find
@@ -336,3 +340,38 @@ def test_a_session_file_with_security_against_both_sides_has_no_tiles() -> None:
     assert tiled is not None
     with pytest.raises(ConfigError, match=r"^mode: 'tile' is not offered"):
         planning.plan_evaluation(find("add32").build(), tiled)
+
+
+class Watched:
+    """A role whose messages to others are compared, as long as nobody may have copied them."""
+
+    def __init__(self, role: Any, retained: int) -> None:
+        self.name, self.farewell = role.name, role.farewell
+        self._role, self._retained = role, retained
+        self.changed = 0
+
+    def run(self) -> Generator[Any, Any, Any]:
+        """Run the role, and count messages that change while at most `retained` later ones were asked for."""
+        effects = self._role.run()
+        sent: defaultdict[str, deque[tuple[Any, bytes]]] = defaultdict(
+            lambda: deque(maxlen=1 + self._retained)
+        )
+        effect = next(effects)
+        while True:
+            if isinstance(effect, Send):
+                sent[effect.to].append((effect.parts, b"".join(effect.parts)))
+                self.changed += sum(b"".join(parts) != copy for parts, copy in sent[effect.to])
+            answer = yield effect
+            try:
+                effect = effects.send(answer)
+            except StopIteration as end:
+                return end.value
+
+
+@pytest.mark.parametrize(("retained", "change"), [(RETAINED, False), (10 * RETAINED, True)])
+def test_messages_stay_as_they_are_until_others_may_have_been_sent(retained: int, change: bool) -> None:
+    plan = plan_of(find("mul32").build(), 40)
+    values = [[number * 77 + 3 for number in range(40)]] * 2
+    watched = {name: Watched(role, retained) for name, role in Pair().roles(plan, values).items()}
+    assert outputs_of(evaluate_in_memory(watched), plan)[0] == expected_of(plan.circuit, values)
+    assert [one.changed > 0 for one in watched.values()] == [change, change]

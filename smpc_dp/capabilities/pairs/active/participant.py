@@ -128,10 +128,11 @@ class ActiveParticipant(ActiveRole):
         self._arrived = np.empty(0, np.uint8)
 
     def _forget(self) -> None:
-        """Delete both setups, what the last transfers have left, and what hides the sum of outputs."""
+        """Delete both setups, what transfers and pieces have left, and what hides the sum of outputs."""
         self._setups.destroy()
         self._hiding = SharedBits.zeros(0)
         self._room = [labels[:0].copy() for labels in self._room]
+        self._arrived = np.empty(0, np.uint8)
 
     # Hello, setups and transfers.
 
@@ -286,6 +287,8 @@ class ActiveParticipant(ActiveRole):
         overwrites the bytes that are returned.
         """
         if len(self._arrived) < length:
+            # not both at once
+            self._arrived = np.empty(0, np.uint8)
             self._arrived = np.empty(length, np.uint8)
         arrived = self._arrived[:length].data
         sizes = range(0, length, TABLE_PIECE)
