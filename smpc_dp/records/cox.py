@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Selector
-from smpc_dp.records.intervals import INFINITE, around, normal_quantile
+from smpc_dp.records.intervals import INFINITE, around, widest_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import first_order, two_sided
 from smpc_dp.records.result import Estimate
@@ -47,7 +47,7 @@ def cox(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate
     counts = Counts.of(noisy.sums(block), strata, covariates, time, noisy.deviation(block))
     design, names = _design(covariates, schema)
     fit = fitted(counts.clear, design, np.diff(time.edges))
-    z, over = normal_quantile(display.outside), float(counts.rows)
+    z, over = widest_quantile(noisy.distribution(block), display.outside), float(counts.rows)
     for index, (column, category, reference) in enumerate(names):
         label = f"log hazard ratio to {column} = {reference}"
         cell, note = {column: category}, "the interval is to first order"

@@ -140,10 +140,13 @@ _STATISTICS = (
         checks.check_missing,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
-    RecordStatistic("variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True),
-    _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances),
-    _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations),
+    RecordStatistic(
+        "variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True, any_noise=True
+    ),
+    _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances, any_noise=True),
+    _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations, any_noise=True),
     _QUANTILES("quantile", Reader.column_and_levels),
     _QUANTILES("median", Reader.median),
     RecordStatistic(
@@ -153,6 +156,7 @@ _STATISTICS = (
         regressions,
         formula.check_linear,
         numeric=False,
+        any_noise=True,
     ),
     RecordStatistic(
         "survival",
@@ -162,6 +166,7 @@ _STATISTICS = (
         checks.check_survival,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "logrank",
@@ -171,6 +176,7 @@ _STATISTICS = (
         checks.check_two_groups,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "cox",
@@ -180,6 +186,7 @@ _STATISTICS = (
         checks.check_cox,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "difference",
@@ -188,6 +195,7 @@ _STATISTICS = (
         differences,
         checks.check_difference,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "risk", Reader.one_column, terms.risk_terms, risks, checks.check_risk, groups=True, any_noise=True
