@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from smpc_dp.privacy.search import bisect
 
 Floats = NDArray[np.float64]
-# Points of the law of a weighted mean of variances, and where they end; nodes of the quadrature over weights.
+# Points of the law of a weighted mean of variances, their end, and nodes of the quadrature over weights.
 _POINTS, _END, _NODES = 300, 64.0, 40
-# Places from which on the upper bound is a line, over the last one, steps of the search for its slope over the
+# Places from which on the bound is a line, over the last one, steps of the search for its slope over the
 # first place, and what a slope between these steps may be above those at them.
 _PLACES, _SLOPES, _ABOVE = np.linspace(0.05, 1.0, 20), np.geomspace(1e-3, 1e5, 2000), 1 + 1e-4
 _HALVINGS = 50

@@ -187,7 +187,8 @@ def split_with_laplace(
     """Return the best division found of noise among blocks, Laplace or Gaussian for each group of answers.
 
     Answers that share blocks are one group, and have one law. From Gaussian noise alone and from Laplace
-    noise alone groups change their law one at a time where the largest error falls by that. Arguments as of `balanced_weights`; `weights` as it returns them.
+    noise alone groups change their law one at a time where the largest error falls by that. Arguments as of
+    `balanced_weights`; `weights` as it returns them.
     """
     terms = [term for each in answers for term in each]
     errors = _Errors(terms, blocks, schema, [weights.get(term.text, 1.0) for term in terms])

@@ -1,4 +1,4 @@
-"""The squared norm of a projection of Laplace noise: against its bound, and against each step of the proof."""
+"""The squared norm of a projection of Laplace noise: against its bound, and each step of the proof."""
 
 from __future__ import annotations
 
