@@ -207,7 +207,7 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
     )
     sizes = [block.greatest(schema) for block in blocks]
     errors = [noisy.deviation(block) / size for block, size in zip(blocks, sizes, strict=True)]
-    laws = [noisy.distribution(block) for block in blocks]
+    distributions = [noisy.distribution(block) for block in blocks]
     values = [(noisy.sums(block) / size).tolist() for block, size in zip(blocks, sizes, strict=True)]
     least = display.least(errors[2])
     label, unit = f"variance({name})", f"{name}^2"
@@ -217,12 +217,17 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
             yield Estimate.of(one, label, unit, ends, cell=cell, over=count, note=WITHIN_NOISE)
             continue
         square, mean = (
-            shown_ratio((top, error), (count, errors[2]), least, display.outside / 2, (law, laws[2]))
-            for top, error, law in ((second, errors[0], laws[0]), (first, errors[1], laws[1]))
+            shown_ratio(
+                (top, error), (count, errors[2]), least, display.outside / 2, (distribution, distributions[2])
+            )
+            for top, error, distribution in (
+                (second, errors[0], distributions[0]),
+                (first, errors[1], distributions[1]),
+            )
         )
         low, high = minus(within(square, 0.0, 1.0), squared(within(mean, -1.0, 1.0)))
         value, error = corrected_variance(second, first, count, errors)
-        parts = zip(variance_errors(second, first, count, errors), laws, strict=True)
+        parts = zip(variance_errors(second, first, count, errors), distributions, strict=True)
         value, error = half**2 * value, half**2 * error
         note = near_zero(value, error)
         of_sample = None if note else value * math.sqrt(2 / count)
@@ -235,7 +240,11 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
             value=value,
             error=error,
             sampled=first_order(
-                value, error, of_sample, display.outside, [(half**2 * part, law) for part, law in parts]
+                value,
+                error,
+                of_sample,
+                display.outside,
+                [(half**2 * part, distribution) for part, distribution in parts],
             ),
             over=count,
             possible=(0.0, half**2),

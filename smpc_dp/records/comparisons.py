@@ -59,9 +59,9 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
     half, counted = column.width / 2, noisy.deviation(count)
     errors = half * noisy.deviation(first) / column.steps, counted
-    laws = noisy.distribution(first), noisy.distribution(count)
+    distributions = noisy.distribution(first), noisy.distribution(count)
     groups = [
-        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors, laws)
+        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
         for rows, total, variance, error in spreads(name, noisy, by)
     ]
     label = f"difference of mean({name}), {_against(one, noisy)}"
@@ -77,7 +77,7 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
                 (group.rows, counted),
                 display.least(counted),
                 display.outside,
-                laws,
+                distributions,
             ),
             half,
         )
@@ -103,7 +103,7 @@ def _student_quantile(parts: Sequence[Part], freedom: float, outside: float) -> 
 
     Student's t is exceeded there as seldom as a normal number is at the quantile of the sum.
     """
-    if all(law.is_normal for _, law in parts):
+    if all(distribution.is_normal for _, distribution in parts):
         return student_quantile(freedom, outside)
     return student_quantile(freedom, two_sided(sum_quantile(parts, outside)))
 
@@ -114,7 +114,7 @@ def _student_p_value(value: float, parts: Sequence[Part], freedom: float) -> flo
     if whole <= 0:
         return None
     probability = two_sided(value / whole, freedom)
-    if probability <= 0 or all(law.is_normal for _, law in parts):
+    if probability <= 0 or all(distribution.is_normal for _, distribution in parts):
         return probability
     return p_value(normal_quantile(probability) * whole, parts)
 
@@ -123,8 +123,8 @@ def _student_p_value(value: float, parts: Sequence[Part], freedom: float) -> flo
 class _Mean:
     """Noisy mean of one group, less the middle of the column's range, with variances of noise and values.
 
-    `errors`, `laws`: the noise deviations of the total and of the rows, and the laws; `variance`,
-    `variance_error`: of the values.
+    `errors`, `distributions`: of the noise of the total and of the rows; `variance`, `variance_error`: of the
+    values.
     """
 
     rows: float
@@ -132,7 +132,7 @@ class _Mean:
     variance: float
     variance_error: float
     errors: tuple[float, float]
-    laws: tuple[ErrorDistribution, ErrorDistribution]
+    distributions: tuple[ErrorDistribution, ErrorDistribution]
 
     @property
     def value(self) -> float:
@@ -146,9 +146,9 @@ class _Mean:
 
     @property
     def parts(self) -> list[Part]:
-        """The errors that the noise of the total and of the rows brings to the mean, with their laws."""
+        """The errors that the noise of the total and of the rows brings to the mean."""
         errors = self.errors[0] / self.rows, self.value * self.errors[1] / self.rows
-        return list(zip(errors, self.laws, strict=True))
+        return list(zip(errors, self.distributions, strict=True))
 
     @property
     def square(self) -> float:

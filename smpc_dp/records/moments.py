@@ -52,8 +52,8 @@ class Moments:
         size = block.greatest(self.noisy.schema)
         return float(self.noisy.sums(block)[self.cell]) / size, self.noisy.deviation(block) / size
 
-    def law(self, *powers: str) -> ErrorDistribution:
-        """Return the law of the noise in the sum of a product of columns."""
+    def distribution(self, *powers: str) -> ErrorDistribution:
+        """Return the distribution of the noise in the sum of a product of columns."""
         return self.noisy.distribution(self._block(*powers))
 
     def _block(self, *powers: str) -> Block:
@@ -68,9 +68,9 @@ class Moments:
     def mean_interval(self, display: Display, *powers: str) -> Interval:
         """Return the interval of the mean of a product of scaled columns, clipped to [-1, 1]."""
         positive = len(powers) == 2 and powers[0] == powers[1]
-        least, laws = display.least(self.count[1]), (self.law(*powers), self.law())
+        least, distributions = display.least(self.count[1]), (self.distribution(*powers), self.distribution())
         return within(
-            shown_ratio(self.sum(*powers), self.count, least, display.outside, laws),
+            shown_ratio(self.sum(*powers), self.count, least, display.outside, distributions),
             0.0 if positive else -1.0,
             1.0,
         )
@@ -106,12 +106,15 @@ class Moments:
             self.sum(*powers) for powers in ((first, second), (first,), (second,))
         )
         x, y, both = x / count, y / count, both / count
-        parts = [(both_error, self.law(first, second)), ((both - 2 * x * y) * error, self.law())]
+        parts = [
+            (both_error, self.distribution(first, second)),
+            ((both - 2 * x * y) * error, self.distribution()),
+        ]
         if first == second:
-            parts.append((2 * x * x_error, self.law(first)))
+            parts.append((2 * x * x_error, self.distribution(first)))
         else:
-            parts += [(y * x_error, self.law(first)), (x * y_error, self.law(second))]
-        return [(part / count, law) for part, law in parts]
+            parts += [(y * x_error, self.distribution(first)), (x * y_error, self.distribution(second))]
+        return [(part / count, distribution) for part, distribution in parts]
 
 
 def projected(matrix: Floats) -> tuple[Floats, bool]:
@@ -165,7 +168,11 @@ def _covariances(
             value=value,
             error=noise,
             sampled=first_order(
-                value or 0.0, noise, of_sample, display.outside, [(size * part, law) for part, law in parts]
+                value or 0.0,
+                noise,
+                of_sample,
+                display.outside,
+                [(size * part, distribution) for part, distribution in parts],
             ),
             over=count,
             note=WITHIN_NOISE if hidden else near or (PROJECTED if changed else NORMAL_THEORY),
@@ -221,7 +228,10 @@ def fisher(value: float, parts: Sequence[Part], count: float, outside: float) ->
     made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope), parts)
     if made is None:
         return None
-    tested = [*((slope * part, law) for part, law in parts), (1 / math.sqrt(count - 3), NORMAL)]
+    tested = [
+        *((slope * part, distribution) for part, distribution in parts),
+        (1 / math.sqrt(count - 3), NORMAL),
+    ]
     return replace(made, p_value=p_value(math.atanh(value), tested))
 
 
@@ -242,8 +252,8 @@ def _correlation_parts(
     i, j = at
     size = math.sqrt(matrix[i, i] * matrix[j, j])
     ratio = matrix[i, j] / size
-    parts = [(part / size, law) for part, law in moments.covariance_parts(first, second)]
+    parts = [(part / size, distribution) for part, distribution in moments.covariance_parts(first, second)]
     for name, k in ((first, i), (second, j)):
         slope = ratio / 2 / matrix[k, k]
-        parts += [(slope * part, law) for part, law in moments.covariance_parts(name, name)]
+        parts += [(slope * part, distribution) for part, distribution in moments.covariance_parts(name, name)]
     return parts

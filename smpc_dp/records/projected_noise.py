@@ -18,9 +18,9 @@ from smpc_dp.privacy.search import bisect
 Floats = NDArray[np.float64]
 # Points of the law of a weighted mean of variances, their end, and nodes of the quadrature over weights.
 _POINTS, _END, _NODES = 300, 64.0, 40
-# Places from which on the bound is a line, over the last one, steps of the search for its slope over the
-# first place, and what a slope between these steps may be above those at them.
-_PLACES, _SLOPES, _ABOVE = np.linspace(0.05, 1.0, 20), np.geomspace(1e-3, 1e5, 2000), 1 + 1e-4
+# Where the bound turns into a line, over the last one, steps of the search for its slope over the
+# first knot, and what a slope between these steps may be above those at them.
+_KNOTS, _SLOPES, _ABOVE = np.linspace(0.05, 1.0, 20), np.geomspace(1e-3, 1e5, 2000), 1 + 1e-4
 _HALVINGS = 50
 
 
@@ -47,12 +47,12 @@ def _beyond(dimensions: int, square: float, points: Floats, masses: Floats) -> f
     """Return an upper bound on the probability that the squared norm is beyond `square`.
 
     That is the least mean of convex functions which are not below the probability given a weighted mean of
-    variances: they follow it up to a place, and are a line from there on.
+    variances: they follow it up to a knot, and are a line from there on.
     """
-    places, starts, slopes = (each[:, None] for each in _lines(dimensions))
+    knots, starts, slopes = (each[:, None] for each in _lines(dimensions))
     parts = points / square
-    lines = starts + slopes * (parts - places)
-    return float((np.where(parts <= places, _given(dimensions, parts), lines) @ masses).min())
+    lines = starts + slopes * (parts - knots)
+    return float((np.where(parts <= knots, _given(dimensions, parts), lines) @ masses).min())
 
 
 def _given(dimensions: int, parts: Floats) -> Floats:
@@ -66,12 +66,12 @@ def _given(dimensions: int, parts: Floats) -> Floats:
 
 @functools.lru_cache(maxsize=64)
 def _lines(dimensions: int) -> tuple[Floats, Floats, Floats]:
-    """Return places up to which `_given` is convex, its values there, and slopes of lines above the rest."""
-    # its second derivative has the sign of 1/(p + 2) less the place
-    places = _PLACES / (dimensions + 2)
-    starts, steps = _given(dimensions, places), _SLOPES * places[0]
-    above = (_given(dimensions, places[:, None] + steps) - starts[:, None]) / steps
-    return places, starts, _ABOVE * above.max(axis=1)
+    """Return knots up to which `_given` is convex, its values there, and slopes of lines above the rest."""
+    # its second derivative has the sign of 1/(p + 2) less the knot
+    knots = _KNOTS / (dimensions + 2)
+    starts, steps = _given(dimensions, knots), _SLOPES * knots[0]
+    above = (_given(dimensions, knots[:, None] + steps) - starts[:, None]) / steps
+    return knots, starts, _ABOVE * above.max(axis=1)
 
 
 @functools.lru_cache(maxsize=64)

@@ -31,7 +31,7 @@ from smpc_dp.records.projected_noise import projected_square
 from smpc_dp.records.result import Estimate, near_zero
 
 Floats = NDArray[np.float64]
-# Laplace noises of a coefficient whose own laws are in its interval, the greatest ones.
+# Laplace noises of a coefficient whose own distributions are in its interval, the greatest ones.
 _APART = 32
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
 NO_SAMPLING = "no sampling error: the variance of the residuals is within the noise"
@@ -94,7 +94,7 @@ class NormalEquations:
         count: the noisy number of rows.
         into_matrix: for each noise with deviation 1 the change of A, shape (noises, size, size), times its
             deviation; into_right: of y, shape (noises, size); into_square: of the sum of squares.
-        laws: of each noise, over its deviation; all normal, or none is.
+        distributions: of each noise, over its deviation; all normal, or none is.
     """
 
     matrix: Floats
@@ -104,7 +104,7 @@ class NormalEquations:
     into_matrix: Floats
     into_right: Floats
     into_square: Floats
-    laws: tuple[ErrorDistribution, ...]
+    distributions: tuple[ErrorDistribution, ...]
 
     def solve(self, contrasts: Floats, outside: float) -> Solution | None:
         """Return estimates of contrasts with intervals; None unless A is clearly positive definite.
@@ -159,16 +159,16 @@ class NormalEquations:
 
     def _square_of(self, size: int, outside: float) -> float:
         """Return what the square of the residual seldom exceeds, over its covariance."""
-        if all(law.is_normal for law in self.laws):
+        if all(distribution.is_normal for distribution in self.distributions):
             return chi_square(size, outside)
         return projected_square(size, outside)
 
     def _quantile(self, moved: Floats, sampling: float, outside: float) -> float:
         """Return the quantile of a coefficient's noise and sampling error, over its standard error."""
-        if all(law.is_normal for law in self.laws):
+        if all(distribution.is_normal for distribution in self.distributions):
             return normal_quantile(outside)
         most = np.argsort(-np.abs(moved))
-        parts = [(float(moved[index]), self.laws[index]) for index in most[:_APART].tolist()]
+        parts = [(float(moved[index]), self.distributions[index]) for index in most[:_APART].tolist()]
         # many small noises together are as good as normal
         rest = math.hypot(float(np.linalg.norm(moved[most[_APART:]])), sampling)
         return sum_quantile([*parts, (rest, NORMAL)], outside)
@@ -192,7 +192,9 @@ def normal_equations(design: Design, noisy: NoisySums) -> NormalEquations:
                 matrix[i, j], into_matrix[:, i, j] = value, noise
     square, into_square = sums.of((response, response), ())
     count, _ = sums.of((), ())
-    return NormalEquations(matrix, right, square, count, into_matrix, into_right, into_square, sums.laws)
+    return NormalEquations(
+        matrix, right, square, count, into_matrix, into_right, into_square, sums.distributions
+    )
 
 
 class _Sums:
@@ -205,8 +207,8 @@ class _Sums:
         for block in design.factors:
             self._first[block] = self.noises
             self.noises += block.cells
-        laws = ([noisy.distribution(block)] * block.cells for block in design.factors)
-        self.laws = tuple(itertools.chain.from_iterable(laws))
+        distributions = ([noisy.distribution(block)] * block.cells for block in design.factors)
+        self.distributions = tuple(itertools.chain.from_iterable(distributions))
 
     def of(self, numbers: tuple[str, ...], levels: tuple[tuple[str, int], ...]) -> tuple[float, Floats]:
         """Return the noisy sum of a product over rows in some categories, and each noise's deviation."""

@@ -143,10 +143,10 @@ def test_no_weighted_sum_has_a_quantile_beyond_the_widest(outside: float) -> Non
     """Of 40 sums of up to 20 noises, some of them normal; a part in a million is the grid's."""
     rng = np.random.default_rng(3)
     for shape in (1.0, 1.3):
-        law = ErrorDistribution(shape)
-        widest = widest_quantile(law, outside)
+        distribution = ErrorDistribution(shape)
+        widest = widest_quantile(distribution, outside)
         for _ in range(20):
             weights = rng.standard_gamma(rng.choice([0.1, 1.0, 10.0]), rng.integers(2, 21))
-            parts = [(float(one), NORMAL if rng.random() < 0.2 else law) for one in weights]
+            parts = [(float(one), NORMAL if rng.random() < 0.2 else distribution) for one in weights]
             assert sum_quantile(parts, outside) <= widest * (1 + 1e-5)
     assert widest_quantile(NORMAL, outside) == normal_quantile(outside)

@@ -52,16 +52,16 @@ def test_the_law_of_a_weighted_mean_of_variances(dimensions: int) -> None:
     assert masses @ points == pytest.approx(1.0, abs=1e-9)
     variance = float(masses @ points**2) - 1
     assert 3 / (dimensions + 2) <= variance <= 3.05 / (dimensions + 2)
-    places, starts, slopes = (each[:, None] for each in _lines(dimensions))
+    knots, starts, slopes = (each[:, None] for each in _lines(dimensions))
     parts = np.geomspace(1e-4, 1e4, 5000)
-    own, lines = _given(dimensions, parts), starts + slopes * (parts - places)
-    assert (np.where(parts >= places, lines, 1.0) >= own).all()
-    # convex up to each place, and no steeper there than the line
-    below = np.linspace(1e-3, 1.0, 200) * places
+    own, lines = _given(dimensions, parts), starts + slopes * (parts - knots)
+    assert (np.where(parts >= knots, lines, 1.0) >= own).all()
+    # convex up to each knot, and no steeper there than the line
+    below = np.linspace(1e-3, 1.0, 200) * knots
     bends = np.diff(_given(dimensions, below), 2, axis=1)
     assert (bends >= -1e-12).all()
-    near = _given(dimensions, places[:, 0] * (1 - 1e-6))
-    assert ((starts[:, 0] - near) / (1e-6 * places[:, 0]) <= slopes[:, 0] * (1 + 1e-6)).all()
+    near = _given(dimensions, knots[:, 0] * (1 - 1e-6))
+    assert ((starts[:, 0] - near) / (1e-6 * knots[:, 0]) <= slopes[:, 0] * (1 + 1e-6)).all()
 
 
 @pytest.mark.parametrize("shape", [1.0, 1.25, 5.0])
