@@ -248,12 +248,20 @@ def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
 def _correlation_parts(
     moments: Moments, first: str, second: str, matrix: Floats, at: tuple[int, int]
 ) -> list[Part]:
-    """Return a correlation's errors by the noise of each sum, its three moments taken as independent."""
+    """Return the errors, to first order, that the noise of each sum brings to a correlation."""
     i, j = at
+    count = moments.count[0]
     size = math.sqrt(matrix[i, i] * matrix[j, j])
     ratio = matrix[i, j] / size
-    parts = [(part / size, distribution) for part, distribution in moments.covariance_parts(first, second)]
-    for name, k in ((first, i), (second, j)):
-        slope = ratio / 2 / matrix[k, k]
-        parts += [(slope * part, distribution) for part, distribution in moments.covariance_parts(name, name)]
-    return parts
+    x, y = (moments.sum(name)[0] / count for name in (first, second))
+    # of the number of rows, by the covariance and by both variances
+    of_rows = (2 * x * y - moments.sum(first, second)[0] / count) / size
+    slopes: list[tuple[float, tuple[str, ...]]] = [(1 / size, (first, second))]
+    for name, mean, other, k in ((first, x, y, i), (second, y, x, j)):
+        half = ratio / (2 * matrix[k, k])
+        slopes += [(-half, (name, name)), (2 * half * mean - other / size, (name,))]
+        of_rows += half * (moments.sum(name, name)[0] / count - 2 * mean**2)
+    slopes.append((of_rows, ()))
+    return [
+        (slope * moments.sum(*powers)[1] / count, moments.distribution(*powers)) for slope, powers in slopes
+    ]

@@ -8,6 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from smpc_dp.records.ask import read_ask
+from smpc_dp.records.features import Block
 from smpc_dp.records.intervals import (
     NORMAL,
     ErrorDistribution,
@@ -15,12 +17,16 @@ from smpc_dp.records.intervals import (
     sum_quantile,
     widest_quantile,
 )
+from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.population import first_order
 from smpc_dp.records.projected_noise import projected_square
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.regression import chi_square
+from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
-from tests.unit.records.test_comparisons import Rows, answers, ends
+from smpc_dp.records.table import read_table
+from tests.unit.records.test_comparisons import Rows, answers, ends, schema_of
 
 # Rows of normal numbers, which the bounds seldom cut: normal theory holds.
 MEANS, DEVIATIONS, RATIO = (24.0, 26.0), (6.0, 5.0), 0.5
@@ -137,3 +143,24 @@ def test_no_weighted_sum_has_a_quantile_beyond_the_widest(outside: float) -> Non
             parts = [(float(one), NORMAL if rng.random() < 0.2 else distribution) for one in weights]
             assert sum_quantile(parts, outside) <= widest * (1 + 1e-5)
     assert widest_quantile(NORMAL, outside) == normal_quantile(outside)
+
+
+def test_the_error_of_a_correlation_is_that_of_moving_each_sum() -> None:
+    """By differences: all sums together, whose noises are independent."""
+    rows = people(np.random.default_rng(3))
+    schema = schema_of(tuple(rows))
+    (one,) = read_ask("correlation(x, y)", schema)
+    (term,), table, error = statistic_of(one).terms(one, schema), read_table(rows, schema), 1e-3
+    sums = {block: np.array([float(value) for value in block.sums(table)]) for block in term.squares}
+
+    def made(moved: Block | None) -> Estimate:
+        size = {block: block.greatest(schema) for block in sums}
+        blocks = {
+            block: (values + (error * size[block] if block == moved else 0.0), error * size[block])
+            for block, values in sums.items()
+        }
+        return next(statistic_of(one).estimates(one, NoisySums(schema, blocks, {}, 3), Display(0.05, 3.0)))
+
+    own = made(None)
+    moves = [(made(block).value or 0.0) - (own.value or 0.0) for block in sums]
+    assert own.standard_error == pytest.approx(math.hypot(*moves), rel=1e-3)
