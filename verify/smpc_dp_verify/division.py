@@ -234,7 +234,7 @@ def _groups(
 
 
 def lacking_choices(answers: Sequence[Sequence[Term]], pure: Sequence[bool]) -> list[list[list[Term]]]:
-    """Return the numbers with counts of rows that lack a value: of all answers, and of those without squares."""
+    """Return the numbers with counts of rows that lack a value: of all answers, and of those of degree 1."""
     plain = [
         is_pure and all(len(block.powers) < 2 for term in terms for block in term.factors)
         for terms, is_pure in zip(answers, pure, strict=True)

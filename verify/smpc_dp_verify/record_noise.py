@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from smpc_dp_verify.asked import Term, terms_of
+from smpc_dp_verify.asked import COX, Term, terms_of
 from smpc_dp_verify.columns import Block, number
 from smpc_dp_verify.division import Division, balanced, blocks_of, deviations, divided, lacking_choices
 from smpc_dp_verify.gaussian import gaussian_mu
@@ -23,7 +23,7 @@ LAPLACE_BITS = 12.0
 LINEAR = {"count", "table", "histogram", "sum", "mean"}
 ANY_NOISE = LINEAR | {
     *("quantile", "risk", "chi_square", "variance", "covariance", "correlation", "regression", "difference"),
-    *("missing", "survival", "logrank", "cox"),
+    *("missing", "survival", "logrank", *COX),
 }
 # Parts by which the variance of shares may be below that of continuous Gaussian noise, and above it.
 BELOW, ABOVE = 1e-9, 1e-3

@@ -8,8 +8,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.features import Block
+from smpc_dp.records.formula import Design
 from smpc_dp.records.intervals import (
     NORMAL,
     ErrorDistribution,
@@ -22,7 +24,7 @@ from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.population import first_order
 from smpc_dp.records.projected_noise import projected_square
 from smpc_dp.records.registered import statistic_of
-from smpc_dp.records.regression import chi_square
+from smpc_dp.records.regression import chi_square, normal_equations
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
@@ -104,6 +106,37 @@ def test_a_regression_has_the_bound_of_the_law_of_its_noise() -> None:
         assert half == pytest.approx(math.sqrt(square) * one.standard_error, rel=1e-3)
 
 
+@pytest.mark.parametrize("text", ["regression(y ~ x) by arm", "regression(y ~ x + arm)"])
+def test_each_noise_of_a_regression_has_its_law(text: str) -> None:
+    """In each group those of its own cells; what is left of the coefficients keeps all of them."""
+    rows = people(np.random.default_rng(2))
+    asked = schema_of(tuple(rows))
+    (one,) = read_ask(text, asked)
+    design = Design(one, asked)
+    laws = {block: ErrorDistribution(float(place)) for place, block in enumerate(design.factors, 1)}
+    blocks = {block: (np.ones(block.cells), 1.0) for block in laws}
+    groups = 2 if one.by else 1
+    for group in range(groups):
+        made = normal_equations(design, NoisySums(asked, blocks, laws, 3), group)
+        assert made.distributions == tuple(
+            law for block, law in laws.items() for _ in range(block.cells // groups)
+        )
+        assert len(made.distributions) == len(made.into_square) == len(made.into_right)
+        left = made.of([True] + [False] * (len(made.right) - 1))
+        assert (len(left.distributions), left.into_right.shape[1]) == (len(made.distributions), 1)
+
+
+def test_regressions_by_groups_have_the_bound_of_their_own_coefficients() -> None:
+    rows = people(np.random.default_rng(1))
+    made = answers("regression(y ~ x) by arm", rows, 1e-3, 1, laplace=True)
+    assert len(made) == 4
+    for one in made:
+        assert one.low is not None
+        half = ((one.high or 0.0) - one.low) / 2
+        expected = math.sqrt(projected_square(2, 0.05)) * (one.standard_error or 0.0)
+        assert half == pytest.approx(expected, rel=1e-3)
+
+
 def schema(rows: str = "private") -> Schema:
     columns = {name: {"lower": 0.0, "upper": 50.0, "missing": False} for name in "xy"}
     return read_schema({"columns": columns, "max_rows": 5000, "rows_expected": 20_000, "rows": rows})
@@ -124,6 +157,28 @@ def test_an_answer_alone_has_the_smaller_noise(text: str) -> None:
     assert plans[1].laplace is None
     errors = [one.errors(4)[0].standard_error or math.inf for one in plans]
     assert errors[0] < 0.83 * errors[1]
+
+
+@pytest.mark.parametrize("text", ["variance(x{})", "covariance(x, y{})", "correlation(x, y{})"])
+def test_beside_a_robust_answer_the_plain_one_has_its_noise(text: str) -> None:
+    """Both have one law, which is normal; a count of other rows has its own."""
+    plain, robust = text.format(""), text.format(", robust")
+    plan = planned(f"{plain}; {robust}; count where x > 20")
+    of_moments = [one.block for one in plan.blocks if not one.block.where]
+    assert len(of_moments) > 2
+    assert not plan.laplace_blocks & {*of_moments}
+    assert plan.laplace_blocks
+    total = plan.vector(read_table(people(np.random.default_rng(4), 4000), plan.schema))
+    made = estimate(plan, total, 4)
+    for first, second in zip(made.of(plain), made.of(robust), strict=True):
+        assert first.value is not None
+        assert (first.value, first.low, first.standard_error) == (
+            second.value,
+            second.low,
+            second.standard_error,
+        )
+        assert second.note != first.note
+    assert planned(plain).laplace_blocks
 
 
 def test_many_sums_have_gaussian_noise() -> None:
