@@ -191,7 +191,7 @@ def divided(
     delta: float,
     pure: Sequence[bool],
 ) -> Division:
-    """Return the division that is found by the choice of the law of each group of answers ["Laws"]."""
+    """Return the division that is results by the choice of the law of each group of answers ["Laws"]."""
     terms = [term for each in answers for term in each]
     errors = Errors(terms, blocks, table, [weights.get(term.text, 1.0) for term in terms])
     groups = [group for group, is_pure in _groups(answers, table, pure) if is_pure]
@@ -203,7 +203,7 @@ def divided(
 
     is_tried = 0 < len(groups) <= MOST_GROUPS
     starts = [[False] * len(groups), [True] * len(groups)][: 2 if is_tried else 1]
-    found = []
+    results = []
     for chosen in starts:
         best = tried(chosen)
         for index in range(len(groups) if is_tried else 0):
@@ -211,8 +211,8 @@ def divided(
             other = tried(changed)
             if other[1] < best[1] * (1 - CLOSE):
                 chosen, best = changed, other
-        found.append((chosen, best))
-    chosen, best = min(found, key=lambda pair: pair[1][1])
+        results.append((chosen, best))
+    chosen, best = min(results, key=lambda pair: pair[1][1])
     laplace = frozenset(itertools.chain.from_iterable(itertools.compress(groups, chosen)))
     return Division([1 / math.sqrt(one) for one in best[0]], laplace)
 
