@@ -313,8 +313,8 @@ NULL: dict[str, tuple[str, Draw, int, float, bool]] = {
     "log-rank, stratified": ("logrank(time, event) by arm x stage", survivors, 1500, 3.0, False),
     "Cox": ("cox(time, event ~ arm)", survivors, 1500, 2.0, False),
     "Cox, Efron's ties": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, False),
-    "Cox, Efron's ties, Laplace noise": ("cox_efron(time, event ~ arm)", survivors, 1500, 3.0, True),
-    "Cox, Breslow's ties, Laplace noise": ("cox_breslow(time, event ~ arm)", survivors, 1500, 3.0, True),
+    "Cox, Efron's ties, Laplace noise": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, True),
+    "Cox, Breslow's ties, Laplace noise": ("cox_breslow(time, event ~ arm)", survivors, 1500, 2.0, True),
     "Cox, Laplace noise": ("cox(time, event ~ arm)", survivors, 1500, 3.0, True),
     "Cox, two covariates": ("cox(time, event ~ arm + stage)", survivors, 3000, 2.0, False),
 }
