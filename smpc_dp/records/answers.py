@@ -96,6 +96,9 @@ def noisy_sums(
     if laplace is not None:
         distributions = dict.fromkeys(plan.laplace_blocks, laplace_distribution(present / laplace.parts))
     for lacking in (block for block in plan.offsets if isinstance(block, Lacking)):
+        if lacking.all_rows not in blocks:
+            # the numbers of missing values alone are asked for
+            continue
         (every, first), (absent, second) = blocks[lacking.all_rows], blocks[lacking]
         deviation = math.hypot(first, second)
         blocks[lacking.others] = every - absent, deviation

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.consistency import counts_of, reconciled
-from smpc_dp.records.features import Selector, product, selector
+from smpc_dp.records.features import Lacking, Selector, product, selector
 from smpc_dp.records.intervals import (
     INFINITE,
     around,
     hidden_count,
     minus,
-    normal_quantile,
     scaled,
     shown_count,
     shown_ratio,
@@ -180,10 +179,14 @@ def missing(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Esti
     """Yield in each group the noisy number of rows in which a column has no value, with intervals."""
     schema = noisy.schema
     every, given = missing_blocks(one, schema)
-    parts = given.cells // every.cells
-    values = noisy.sums(every) - noisy.sums(given).reshape(every.cells, parts).sum(axis=1)
-    deviation = math.hypot(noisy.deviation(every), math.sqrt(parts) * noisy.deviation(given))
-    z = normal_quantile(display.outside)
+    counted = Lacking((), given.present, given.selectors)
+    if counted in noisy.blocks:
+        values, parts = noisy.sums(counted), [(noisy.deviation(counted), noisy.distribution(counted))]
+    else:
+        each = given.cells // every.cells
+        values = noisy.sums(every) - noisy.sums(given).reshape(every.cells, each).sum(axis=1)
+        parts = [(noisy.deviation(block), noisy.distribution(block)) for block in (every, *[given] * each)]
+    deviation, z = math.hypot(*(part for part, _ in parts)), sum_quantile(parts, display.outside)
     label, possible = f"missing({one.columns[0]})", (0.0, math.inf)
     for value, cell in zip(values.tolist(), cell_labels(every.selectors, schema), strict=True):
         ends = within(around(value, deviation, z), *possible)
@@ -204,6 +207,7 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
     )
     sizes = [block.greatest(schema) for block in blocks]
     errors = [noisy.deviation(block) / size for block, size in zip(blocks, sizes, strict=True)]
+    distributions = [noisy.distribution(block) for block in blocks]
     values = [(noisy.sums(block) / size).tolist() for block, size in zip(blocks, sizes, strict=True)]
     least = display.least(errors[2])
     label, unit = f"variance({name})", f"{name}^2"
@@ -213,11 +217,17 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
             yield Estimate.of(one, label, unit, ends, cell=cell, over=count, note=WITHIN_NOISE)
             continue
         square, mean = (
-            shown_ratio((top, error), (count, errors[2]), least, display.outside / 2)
-            for top, error in ((second, errors[0]), (first, errors[1]))
+            shown_ratio(
+                (top, error), (count, errors[2]), least, display.outside / 2, (distribution, distributions[2])
+            )
+            for top, error, distribution in (
+                (second, errors[0], distributions[0]),
+                (first, errors[1], distributions[1]),
+            )
         )
         low, high = minus(within(square, 0.0, 1.0), squared(within(mean, -1.0, 1.0)))
         value, error = corrected_variance(second, first, count, errors)
+        parts = zip(variance_errors(second, first, count, errors), distributions, strict=True)
         value, error = half**2 * value, half**2 * error
         note = near_zero(value, error)
         of_sample = None if note else value * math.sqrt(2 / count)
@@ -229,7 +239,13 @@ def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Es
             cell=cell,
             value=value,
             error=error,
-            sampled=first_order(value, error, of_sample, display.outside),
+            sampled=first_order(
+                value,
+                error,
+                of_sample,
+                display.outside,
+                [(half**2 * part, distribution) for part, distribution in parts],
+            ),
             over=count,
             possible=(0.0, half**2),
             note=note or (NORMAL_THEORY if value <= half**2 else PROJECTED),
@@ -240,5 +256,10 @@ def corrected_variance(second: float, first: float, count: float, errors: list[f
     """Return a variance from noisy moments, corrected for noise bias, and its first-order standard error."""
     square, mean = second / count, first / count
     noise = (errors[1] ** 2 + (mean * errors[2]) ** 2) / count**2
-    parts = errors[0], 2 * mean * errors[1], (square - 2 * mean**2) * errors[2]
-    return square - mean**2 + noise, math.hypot(*parts) / count
+    return square - mean**2 + noise, math.hypot(*variance_errors(second, first, count, errors))
+
+
+def variance_errors(second: float, first: float, count: float, errors: list[float]) -> list[float]:
+    """Return the errors of a variance, to first order, that come from the noise of each moment alone."""
+    square, mean = second / count, first / count
+    return [errors[0] / count, 2 * mean * errors[1] / count, (square - 2 * mean**2) * errors[2] / count]

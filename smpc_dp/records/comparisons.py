@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +14,14 @@ from smpc_dp.records.cells import spreads
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import (
     INFINITE,
+    NORMAL,
     ErrorDistribution,
+    Part,
     around,
+    normal_quantile,
     scaled,
     shown_ratio,
+    sum_quantile,
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
@@ -27,6 +31,7 @@ from smpc_dp.records.population import (
     chi_square_tail,
     difference,
     equal_shares_p_value,
+    p_value,
     ratio,
     student_quantile,
     transformed,
@@ -54,8 +59,9 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
     half, counted = column.width / 2, noisy.deviation(count)
     errors = half * noisy.deviation(first) / column.steps, counted
+    distributions = noisy.distribution(first), noisy.distribution(count)
     groups = [
-        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors)
+        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
         for rows, total, variance, error in spreads(name, noisy, by)
     ]
     label = f"difference of mean({name}), {_against(one, noisy)}"
@@ -71,6 +77,7 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
                 (group.rows, counted),
                 display.least(counted),
                 display.outside,
+                distributions,
             ),
             half,
         )
@@ -81,21 +88,43 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     whole, each = noise**2 + sum(squares), zip(squares, groups, strict=True)
     least = sum(square**2 / (group.rows - 1) for square, group in each)
     freedom = whole**2 / least if least > 0 else math.inf
-    reach, clear = student_quantile(freedom, display.outside), all(group.is_clear for group in groups)
+    parts = [part for group in groups for part in group.parts] + [(math.sqrt(sum(squares)), NORMAL)]
     sampled = Sampling(
-        math.sqrt(sum(squares)) if clear else None,
-        around(value, math.sqrt(whole), reach),
-        two_sided(value / math.sqrt(whole), freedom) if whole > 0 else None,
+        math.sqrt(sum(squares)) if all(group.is_clear for group in groups) else None,
+        around(value, math.sqrt(whole), _student_quantile(parts, freedom, display.outside)),
+        _student_p_value(value, parts, freedom),
     )
     noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
     yield Estimate.of(one, label, name, noise_ends, value=value, error=noise, sampled=sampled, over=over)
+
+
+def _student_quantile(parts: Sequence[Part], freedom: float, outside: float) -> float:
+    """Return the quantile of a sum of errors over its standard error, of an estimated variance.
+
+    Student's t is exceeded there as seldom as a normal number is at the quantile of the sum.
+    """
+    if all(distribution.is_normal for _, distribution in parts):
+        return student_quantile(freedom, outside)
+    return student_quantile(freedom, two_sided(sum_quantile(parts, outside)))
+
+
+def _student_p_value(value: float, parts: Sequence[Part], freedom: float) -> float | None:
+    """Return the two-sided p-value that belongs to `_student_quantile`; None without any error."""
+    whole = math.hypot(*(error for error, _ in parts))
+    if whole <= 0:
+        return None
+    probability = two_sided(value / whole, freedom)
+    if probability <= 0 or all(distribution.is_normal for _, distribution in parts):
+        return probability
+    return p_value(normal_quantile(probability) * whole, parts)
 
 
 @dataclass(frozen=True)
 class _Mean:
     """Noisy mean of one group, less the middle of the column's range, with variances of noise and values.
 
-    `errors`: the noise deviations of the total and of the rows; `variance`, `variance_error`: of the values.
+    `errors`, `distributions`: of the noise of the total and of the rows; `variance`, `variance_error`: of the
+    values.
     """
 
     rows: float
@@ -103,6 +132,7 @@ class _Mean:
     variance: float
     variance_error: float
     errors: tuple[float, float]
+    distributions: tuple[ErrorDistribution, ErrorDistribution]
 
     @property
     def value(self) -> float:
@@ -112,7 +142,13 @@ class _Mean:
     @property
     def noise(self) -> float:
         """The standard error that the noise brings to the mean, to first order."""
-        return math.hypot(self.errors[0], self.value * self.errors[1]) / self.rows
+        return math.hypot(*(error for error, _ in self.parts))
+
+    @property
+    def parts(self) -> list[Part]:
+        """The errors that the noise of the total and of the rows brings to the mean."""
+        errors = self.errors[0] / self.rows, self.value * self.errors[1] / self.rows
+        return list(zip(errors, self.distributions, strict=True))
 
     @property
     def square(self) -> float:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Selector
-from smpc_dp.records.intervals import INFINITE, around, normal_quantile
+from smpc_dp.records.intervals import INFINITE, around, widest_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.partial_likelihood import Fit, RiskSets, Ties, fitted_partial
 from smpc_dp.records.population import first_order, two_sided
@@ -60,7 +60,7 @@ def cox(
         clear = counts.clear
         sets = RiskSets.of(clear.events, clear.leaving, clear.staying, clear.noise)
         fit = fitted_partial(sets, design, ties)
-    z, over = normal_quantile(display.outside), float(counts.rows)
+    z, over = widest_quantile(noisy.distribution(block), display.outside), float(counts.rows)
     for index, (column, category, reference) in enumerate(names):
         label = f"log hazard ratio to {column} = {reference}"
         cell, note = {column: category}, FIRST_ORDER if ties is None else f"{OF_TIES[ties]}; {FIRST_ORDER}"

@@ -121,6 +121,16 @@ def _quantile(distribution: ErrorDistribution, outside: float) -> float:
 
 
 NORMAL = ErrorDistribution()
+
+
+def widest_quantile(distribution: ErrorDistribution, outside: float) -> float:
+    """Return the greater quantile of a noise and of a normal one, for sums whose weights are not known.
+
+    Up to a probability of a twentieth weighted sums of such noises have none beyond it (tests try weights).
+    """
+    return max(distribution.quantile(outside), normal_quantile(outside))
+
+
 Part = tuple[float, ErrorDistribution]
 """A deviation, and the law of an independent noise over its deviation."""
 

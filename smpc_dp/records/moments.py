@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.features import Selector, product, selector
+from smpc_dp.records.features import Block, Selector, product, selector
 from smpc_dp.records.intervals import (
+    NORMAL,
+    ErrorDistribution,
     Interval,
+    Part,
     minus,
     scaled,
     shown_ratio,
@@ -22,7 +25,7 @@ from smpc_dp.records.intervals import (
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
-from smpc_dp.records.population import NORMAL_THEORY, Sampling, first_order, on_scale, two_sided
+from smpc_dp.records.population import NORMAL_THEORY, Sampling, first_order, on_scale, p_value
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
 
 Floats = NDArray[np.float64]
@@ -45,10 +48,17 @@ class Moments:
 
     def sum(self, *powers: str) -> tuple[float, float]:
         """Return the noisy sum of a product of columns scaled to [-1, 1], and the noise deviation."""
-        schema = self.noisy.schema
-        block = product(schema, *powers, over=self.names, by=self.by)
-        size = block.greatest(schema)
+        block = self._block(*powers)
+        size = block.greatest(self.noisy.schema)
         return float(self.noisy.sums(block)[self.cell]) / size, self.noisy.deviation(block) / size
+
+    def distribution(self, *powers: str) -> ErrorDistribution:
+        """Return the distribution of the noise in the sum of a product of columns."""
+        return self.noisy.distribution(self._block(*powers))
+
+    def _block(self, *powers: str) -> Block:
+        """Return the description of the sums of a product of columns."""
+        return product(self.noisy.schema, *powers, over=self.names, by=self.by)
 
     @property
     def count(self) -> tuple[float, float]:
@@ -58,9 +68,11 @@ class Moments:
     def mean_interval(self, display: Display, *powers: str) -> Interval:
         """Return the interval of the mean of a product of scaled columns, clipped to [-1, 1]."""
         positive = len(powers) == 2 and powers[0] == powers[1]
-        least = display.least(self.count[1])
+        least, distributions = display.least(self.count[1]), (self.distribution(*powers), self.distribution())
         return within(
-            shown_ratio(self.sum(*powers), self.count, least, display.outside), 0.0 if positive else -1.0, 1.0
+            shown_ratio(self.sum(*powers), self.count, least, display.outside, distributions),
+            0.0 if positive else -1.0,
+            1.0,
         )
 
     def covariance_interval(self, display: Display, first: str, second: str) -> Interval:
@@ -85,14 +97,24 @@ class Moments:
 
     def covariance_error(self, first: str, second: str) -> float:
         """Return the noise's standard error in a scaled covariance, to first order."""
+        return math.hypot(*(error for error, _ in self.covariance_parts(first, second)))
+
+    def covariance_parts(self, first: str, second: str) -> list[Part]:
+        """Return the errors, to first order, that the noise of each sum brings to a scaled covariance."""
         count, error = self.count
         (both, both_error), (x, x_error), (y, y_error) = (
             self.sum(*powers) for powers in ((first, second), (first,), (second,))
         )
         x, y, both = x / count, y / count, both / count
-        parts = [both_error, (both - 2 * x * y) * error]
-        parts += [2 * x * x_error] if first == second else [y * x_error, x * y_error]
-        return math.hypot(*parts) / count
+        parts = [
+            (both_error, self.distribution(first, second)),
+            ((both - 2 * x * y) * error, self.distribution()),
+        ]
+        if first == second:
+            parts.append((2 * x * x_error, self.distribution(first)))
+        else:
+            parts += [(y * x_error, self.distribution(first)), (x * y_error, self.distribution(second))]
+        return [(part / count, distribution) for part, distribution in parts]
 
 
 def projected(matrix: Floats) -> tuple[Floats, bool]:
@@ -134,6 +156,7 @@ def _covariances(
         value = None if hidden else size * float(matrix[i, j])
         noise = None if spread is None else size * spread
         clear = not (hidden or near)
+        parts = [] if hidden else moments.covariance_parts(first, second)
         of_sample = (
             size * math.sqrt((matrix[i, i] * matrix[j, j] + matrix[i, j] ** 2) / count) if clear else None
         )
@@ -145,7 +168,13 @@ def _covariances(
             cell=cell,
             value=value,
             error=noise,
-            sampled=first_order(value or 0.0, noise, of_sample, display.outside),
+            sampled=first_order(
+                value or 0.0,
+                noise,
+                of_sample,
+                display.outside,
+                [(size * part, distribution) for part, distribution in parts],
+            ),
             over=count,
             note=WITHIN_NOISE if hidden else near or (PROJECTED if changed else NORMAL_THEORY),
         )
@@ -172,7 +201,8 @@ def _correlations(
         unclear = hidden or spreads[0][0] <= 0 or spreads[1][0] <= 0 or min(matrix[i, i], matrix[j, j]) <= 0
         size = 1.0 if unclear else math.sqrt(matrix[i, i] * matrix[j, j])
         value = None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0)
-        noise = None if unclear else _correlation_error(moments, first, second, matrix, (i, j))
+        parts = None if unclear else _correlation_parts(moments, first, second, matrix, (i, j))
+        noise = None if parts is None else math.hypot(*(part for part, _ in parts))
         yield Estimate.of(
             one,
             f"correlation({first}, {second})",
@@ -181,25 +211,30 @@ def _correlations(
             cell=cell,
             value=value,
             error=noise,
-            sampled=None if value is None or noise is None else fisher(value, noise, count, display.outside),
+            sampled=None if value is None or parts is None else fisher(value, parts, count, display.outside),
             over=count,
             note=NO_CORRELATION if unclear else PROJECTED if changed else NORMAL_THEORY,
         )
 
 
-def fisher(value: float, noise: float, count: float, outside: float) -> Sampling | None:
+def fisher(value: float, parts: Sequence[Part], count: float, outside: float) -> Sampling | None:
     """Return a correlation's population interval by Fisher's transform, and a p-value; None if undefined.
 
-    The p-value needs no normal values: without an association a correlation has the variance 1/n.
+    The p-value needs no normal values: without an association a correlation has the variance 1/n. `parts`:
+    the errors that independent noises bring to the correlation.
     """
     if abs(value) >= 1 or count <= 3:
         return None
     slope, error = 1 / (1 - value**2), (1 - value**2) / math.sqrt(count - 3)
-    made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope))
+    noise = math.hypot(*(part for part, _ in parts))
+    made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope), parts)
     if made is None:
         return None
-    tested = math.atanh(value) / math.hypot(slope * noise, 1 / math.sqrt(count - 3))
-    return replace(made, p_value=two_sided(tested))
+    tested = [
+        *((slope * part, distribution) for part, distribution in parts),
+        (1 / math.sqrt(count - 3), NORMAL),
+    ]
+    return replace(made, p_value=p_value(math.atanh(value), tested))
 
 
 def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
@@ -212,16 +247,23 @@ def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
     return within((low, high), -1.0, 1.0)
 
 
-def _correlation_error(
+def _correlation_parts(
     moments: Moments, first: str, second: str, matrix: Floats, at: tuple[int, int]
-) -> float:
-    """Return a correlation's first-order standard error, its three moments taken as independent."""
+) -> list[Part]:
+    """Return the errors, to first order, that the noise of each sum brings to a correlation."""
     i, j = at
+    count = moments.count[0]
     size = math.sqrt(matrix[i, i] * matrix[j, j])
     ratio = matrix[i, j] / size
-    parts = [moments.covariance_error(first, second) / size]
-    parts += [
-        ratio / 2 * moments.covariance_error(name, name) / matrix[k, k]
-        for name, k in ((first, i), (second, j))
+    x, y = (moments.sum(name)[0] / count for name in (first, second))
+    # of the number of rows, by the covariance and by both variances
+    of_rows = (2 * x * y - moments.sum(first, second)[0] / count) / size
+    slopes: list[tuple[float, tuple[str, ...]]] = [(1 / size, (first, second))]
+    for name, mean, other, k in ((first, x, y, i), (second, y, x, j)):
+        half = ratio / (2 * matrix[k, k])
+        slopes += [(-half, (name, name)), (2 * half * mean - other / size, (name,))]
+        of_rows += half * (moments.sum(name, name)[0] / count - 2 * mean**2)
+    slopes.append((of_rows, ()))
+    return [
+        (slope * moments.sum(*powers)[1] / count, moments.distribution(*powers)) for slope, powers in slopes
     ]
-    return math.hypot(*parts)

@@ -7,6 +7,7 @@ the block's own.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.search import bisect
 from smpc_dp.records.ask import Ask, read_ask
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.features import Block
+from smpc_dp.records.features import Block, Lacking
 from smpc_dp.records.registered import statistic_of, terms_of
 from smpc_dp.records.result import NO_PRIVACY, Answers, Estimate, not_protected
 from smpc_dp.records.schema import Schema
@@ -45,7 +46,7 @@ from smpc_dp.records.sensitivity import (
 )
 from smpc_dp.records.split import Split, SplitName, balanced_weights, deviations, split_with_laplace
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import Term, is_public, with_lacking
+from smpc_dp.records.terms import Term, is_public, noisy_blocks, with_lacking_choices
 
 # The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
 MOST_BITS = 32
@@ -299,7 +300,9 @@ class Plan(Priced):
             one.text: {block for term in terms_of(one, self.schema) for block in term.squares}
             for one in self.statistics
         }
-        return frozenset(text for text, own in blocks.items() if own & self.laplace_blocks)
+        lacking = (block for block in self.laplace_blocks if isinstance(block, Lacking))
+        laplace = self.laplace_blocks | {block.others for block in lacking}
+        return frozenset(text for text, own in blocks.items() if own & laplace)
 
     def worst(self, weights: Mapping[str, float] | None = None) -> float:
         """Return the largest weighted error of the answers over their ranges, with honest shares alone.
@@ -428,54 +431,99 @@ def plan_request(
     statistics = read_ask(ask, schema)
     answers = [terms_of(one, schema) for one in statistics]
     eligible = [laplace and statistic_of(one).any_noise for one in statistics]
-    if split == "balanced" and schema.rows == "private":
-        answers = with_lacking(answers, eligible)
-    terms = tuple(term for each in answers for term in each)
-    _check(epsilon, delta, terms, weights or {})
-    blocks = list(dict.fromkeys(block for term in terms for block in term.squares))
-    blocks = [block for block in blocks if not is_public(block, schema)]
-    weights = weights or {}
+    _check(epsilon, delta, itertools.chain.from_iterable(answers), weights or {})
+    _check_cells(noisy_blocks(answers, schema))
+    honest = parties, missing, corrupt
+    request = _Request(schema, statistics, weights or {}, epsilon, delta, honest, max_bits, replaced)
+    if split == "range":
+        return request.plan(answers, eligible)
+    choices = with_lacking_choices(answers, eligible) if schema.rows == "private" else [answers]
+    return min((request.balanced(choice, eligible) for choice in choices), key=Plan.worst)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is planned for one request, whichever sums its answers are computed from.
+
+    `honest`: the parties, those that may be missing, and those that may be corrupt. Others as of
+    `plan_request`.
+    """
+
+    schema: Schema
+    statistics: tuple[Statistic, ...]
+    weights: Mapping[str, float]
+    epsilon: float
+    delta: float
+    honest: tuple[int, int, int]
+    max_bits: float
+    replaced: bool
+
+    def plan(self, answers: Sequence[Sequence[Term]], eligible: Sequence[bool]) -> Plan:
+        """Return the plan with the noise, of one law, by which the largest error over its range is less."""
+        plan = self._gaussian(answers, noisy_blocks(answers, self.schema))
+        return _better(plan, _with_laplace(plan) if any(eligible) else None)
+
+    def balanced(self, answers: Sequence[Sequence[Term]], eligible: Sequence[bool]) -> Plan:
+        """Return the plan with the noise, of one law or of both, by which the largest ratio is less."""
+        schema, blocks = self.schema, noisy_blocks(answers, self.schema)
+        budget = self.epsilon, self.delta
+        weights = balanced_weights(answers, schema, self.weights, *budget, eligible)
+        plan = replace(self, weights=weights)._gaussian(answers, blocks)
+        if not any(eligible):
+            return plan
+        division = split_with_laplace(answers, blocks, schema, weights, *budget, eligible)
+        return _better(plan, _of_split(plan, division))
+
+    def _gaussian(self, answers: Sequence[Sequence[Term]], blocks: Sequence[Block]) -> Plan:
+        """Return the plan with Gaussian noise alone."""
+        schema, terms = self.schema, tuple(itertools.chain.from_iterable(answers))
+        parties, missing, corrupt = self.honest
+        mu = gaussian_mu(self.epsilon, self.delta)
+        spread = [one / mu for one in deviations(terms, blocks, schema, self.weights)]
+        scaled = scaled_blocks(blocks, spread, schema, parties, self.max_bits)
+        sensitivity = sensitivity_of(scaled, schema)
+        if self.replaced:
+            counted = parties - missing - corrupt
+            variance = Fraction(math.ceil(sensitivity.l2**2 / (mu * mu * counted)))
+        else:
+            mechanism = DistributedSum.calibrate(
+                DiscreteGaussian,
+                self.epsilon,
+                self.delta,
+                sensitivity,
+                parties=parties,
+                missing=missing,
+                corrupt=corrupt,
+            )
+            variance = Fraction(math.ceil(mechanism.share.distribution.value))
+        _check_room(scaled, schema, parties, variance)
+        return Plan(
+            schema=schema,
+            statistics=self.statistics,
+            terms=terms,
+            blocks=tuple(scaled),
+            sensitivity=sensitivity,
+            shares=DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt),
+            variance=variance,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            weights=self.weights,
+        )
+
+
+def _better(plan: Plan, other: Plan | None) -> Plan:
+    """Return the plan with the smaller largest error, the first one of equals."""
+    return plan if other is None or other.worst() >= plan.worst() else other
+
+
+def _check_cells(blocks: Sequence[Block]) -> None:
+    """Raise ConfigError if there are no noisy sums, or too many of them."""
     if not blocks:
         raise ConfigError.at(
             "ask", "the number of rows is public: nothing else is asked for", ConfigCheck.INFEASIBLE
         )
     if sum(block.cells for block in blocks) > MAX_LENGTH:
         raise ConfigError.at("ask", f"more than {MAX_LENGTH} cells", ConfigCheck.TOO_LARGE)
-    if split == "balanced":
-        weights = balanced_weights(answers, schema, weights, epsilon, delta, eligible)
-    mu = gaussian_mu(epsilon, delta)
-    spread = [one / mu for one in deviations(terms, blocks, schema, weights)]
-    scaled = scaled_blocks(blocks, spread, schema, parties, max_bits)
-    sensitivity = sensitivity_of(scaled, schema)
-    if replaced:
-        counted = parties - missing - corrupt
-        variance = Fraction(math.ceil(sensitivity.l2**2 / (mu * mu * counted)))
-    else:
-        mechanism = DistributedSum.calibrate(
-            DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
-        )
-        variance = Fraction(math.ceil(mechanism.share.distribution.value))
-    _check_room(scaled, schema, parties, variance)
-    plan = Plan(
-        schema=schema,
-        statistics=statistics,
-        terms=terms,
-        blocks=tuple(scaled),
-        sensitivity=sensitivity,
-        shares=DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt),
-        variance=variance,
-        epsilon=epsilon,
-        delta=delta,
-        weights=weights,
-    )
-    if not any(eligible):
-        return plan
-    if split == "balanced":
-        division = split_with_laplace(answers, blocks, schema, weights, epsilon, delta, eligible)
-        other = _of_split(plan, division)
-    else:
-        other = _with_laplace(plan)
-    return plan if other is None or other.worst() >= plan.worst() else other
 
 
 def _with_laplace(plan: Plan) -> Plan | None:
@@ -611,7 +659,7 @@ def _least_variance(
     return math.ceil(count * part)
 
 
-def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:
+def _check(epsilon: float, delta: float, terms: Iterable[Term], weights: Mapping[str, float]) -> None:
     """Raise ConfigError for a bad epsilon, delta or weight, or for a weight of an answer not asked for."""
     result = ArgumentChecks()
     result.require_budget(epsilon, delta)

@@ -17,6 +17,7 @@ from smpc_dp.records.intervals import (
     ratio_quantile,
     share_interval,
     sum_outside,
+    sum_quantile,
 )
 
 # Sampling errors of variances, covariances and correlations that have no fourth moments.
@@ -51,14 +52,22 @@ def sampling(value: float, ends: Interval, error: float | None, outside: float) 
     return Sampling(error, _moved(value, [(value - ends[0], ends[1] - value), (reach, reach)]))
 
 
-def first_order(value: float, noise: float | None, error: float | None, outside: float) -> Sampling | None:
+def first_order(
+    value: float,
+    noise: float | None,
+    error: float | None,
+    outside: float,
+    parts: Sequence[Part] = (),
+) -> Sampling | None:
     """Return a population's interval from the standard errors of noise and sampling; None if one is None.
 
-    For answers whose interval of the noise is wider than its level needs.
+    For answers whose interval of the noise is wider than its level needs. `parts`: the independent noises
+    that `noise` consists of, with their laws; normal without them.
     """
     if noise is None or error is None:
         return None
-    return Sampling(error, around(value, math.hypot(noise, error), normal_quantile(outside)))
+    z = sum_quantile([*parts, (error, NORMAL)], outside) if parts else normal_quantile(outside)
+    return Sampling(error, around(value, math.hypot(noise, error), z))
 
 
 def on_scale(
@@ -67,12 +76,17 @@ def on_scale(
     error: float | None,
     outside: float,
     scale: tuple[Callable[[float], float], Callable[[float], float], float],
+    parts: Sequence[Part] = (),
 ) -> Sampling | None:
-    """Return a population's interval, normal on a transformed scale; None without both standard errors."""
+    """Return a population's interval on a transformed scale; None without both standard errors.
+
+    `parts` as of `first_order`.
+    """
     if noise is None or error is None:
         return None
     forth, back, slope = scale
-    low, high = around(forth(value), slope * math.hypot(noise, error), normal_quantile(outside))
+    z = sum_quantile([*parts, (error, NORMAL)], outside) if parts else normal_quantile(outside)
+    low, high = around(forth(value), slope * math.hypot(noise, error), z)
     return Sampling(error, (back(low), back(high)))
 
 

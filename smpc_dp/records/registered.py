@@ -132,6 +132,7 @@ _COX = partial(
     check=checks.check_cox,
     numeric=False,
     groups=True,
+    any_noise=True,
 )
 _IN_STEPS = partial(RecordStatistic, terms=_in_steps, estimates=_in_steps, conditions=False)
 _STATISTICS = (
@@ -148,10 +149,13 @@ _STATISTICS = (
         checks.check_missing,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
-    RecordStatistic("variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True),
-    _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances),
-    _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations),
+    RecordStatistic(
+        "variance", Reader.one_column, terms.variance_terms, cells.variances, groups=True, any_noise=True
+    ),
+    _MOMENTS("covariance", Reader.columns, terms.covariance_terms, covariances, any_noise=True),
+    _MOMENTS("correlation", Reader.columns, terms.correlation_terms, correlations, any_noise=True),
     # kinds of a question whose last argument is `robust`
     RecordStatistic("robust variance", None, fourth.VARIANCE.terms, fourth.VARIANCE.estimates, groups=True),
     _MOMENTS("robust covariance", None, fourth.COVARIANCE.terms, fourth.COVARIANCE.estimates),
@@ -166,6 +170,7 @@ _STATISTICS = (
         formula.check_linear,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "survival",
@@ -175,6 +180,7 @@ _STATISTICS = (
         checks.check_survival,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "logrank",
@@ -184,6 +190,7 @@ _STATISTICS = (
         checks.check_two_groups,
         numeric=False,
         groups=True,
+        any_noise=True,
     ),
     _COX("cox", estimates=cox),
     _COX("cox_breslow", estimates=partial(cox, ties="breslow")),
@@ -195,6 +202,7 @@ _STATISTICS = (
         differences,
         checks.check_difference,
         groups=True,
+        any_noise=True,
     ),
     RecordStatistic(
         "risk", Reader.one_column, terms.risk_terms, risks, checks.check_risk, groups=True, any_noise=True

@@ -1,11 +1,12 @@
 """Linear regression from noisy second moments, with an interval for each coefficient.
 
-docs/proofs/records.md: the residual of the noisy normal equations at the true coefficients is normal with a
-covariance that depends on them alone.
+docs/proofs/records.md: the residual of the noisy normal equations at the true coefficients is a sum of
+independent noises, with a covariance that depends on these coefficients alone.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,12 +17,22 @@ from numpy.typing import NDArray
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Block
 from smpc_dp.records.formula import Coefficient, Design
-from smpc_dp.records.intervals import INFINITE, around, normal_quantile
+from smpc_dp.records.intervals import (
+    INFINITE,
+    NORMAL,
+    ErrorDistribution,
+    around,
+    normal_quantile,
+    sum_quantile,
+)
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import Sampling
+from smpc_dp.records.projected_noise import projected_square
 from smpc_dp.records.result import Estimate, lost_note, near_zero
 
 Floats = NDArray[np.float64]
+# Laplace noises of a coefficient whose own distributions are in its interval, the greatest ones.
+_APART = 32
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
 NO_SAMPLING = "no sampling error: the variance of the residuals is within the noise"
 
@@ -103,6 +114,7 @@ class NormalEquations:
         count: the noisy number of rows.
         into_matrix: for each noise with deviation 1 the change of A, shape (noises, size, size), times its
             deviation; into_right: of y, shape (noises, size); into_square: of the sum of squares.
+        distributions: of each noise, over its deviation; all normal, or none is.
     """
 
     matrix: Floats
@@ -112,6 +124,7 @@ class NormalEquations:
     into_matrix: Floats
     into_right: Floats
     into_square: Floats
+    distributions: tuple[ErrorDistribution, ...]
 
     def of(self, there: list[bool]) -> NormalEquations:
         """Return the normal equations of some of the coefficients, the others being 0 or without rows."""
@@ -133,7 +146,7 @@ class NormalEquations:
             return None
         inverse = np.asarray(np.linalg.inv(self.matrix), np.float64)
         estimate = inverse @ self.right
-        reach = math.sqrt(chi_square(len(estimate), outside))
+        reach = math.sqrt(self._square_of(len(estimate), outside))
         own, each = self._spreads(inverse, estimate)
         growth = reach * each
         if np.abs(np.linalg.eigvals(growth)).max() >= 1:
@@ -149,7 +162,8 @@ class NormalEquations:
         is_clear = not near_zero(squares, noise)
         variance = (squares if is_clear else max(squares, 0.0) + 2 * noise) / left
         sampling = np.sqrt(variance * np.maximum((rows * contrasts).sum(axis=1), 0.0))
-        both = normal_quantile(outside) * np.hypot(spread, sampling)
+        z = [self._quantile(*one, outside) for one in zip(self._moved(rows, estimate), sampling, strict=True)]
+        both = np.array(z) * np.hypot(spread, sampling)
         return Solution(values, wide, spread, sampling if is_clear else None, np.asarray(both))
 
     def residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
@@ -165,10 +179,30 @@ class NormalEquations:
 
     def _spreads(self, rows: Floats, estimate: Floats) -> tuple[Floats, Floats]:
         """Return the noise deviation of rows @ (y - A b), and its growth with each coefficient."""
-        # residual = noise @ (into_right - into_matrix b)
         through = np.einsum("js,vsk->jvk", rows, self.into_matrix)
-        at = np.einsum("js,vs->jv", rows, self.into_right) - through @ estimate
+        at = self._moved(rows, estimate)
         return np.sqrt((at**2).sum(axis=1)), np.sqrt((through**2).sum(axis=1))
+
+    def _moved(self, rows: Floats, estimate: Floats) -> Floats:
+        """Return what each noise with its deviation moves rows @ (y - A b) by, shape (rows, noises)."""
+        # residual = noise @ (into_right - into_matrix b)
+        return np.asarray(rows @ (self.into_right - self.into_matrix @ estimate).T, np.float64)
+
+    def _square_of(self, size: int, outside: float) -> float:
+        """Return what the square of the residual seldom exceeds, over its covariance."""
+        if all(distribution.is_normal for distribution in self.distributions):
+            return chi_square(size, outside)
+        return projected_square(size, outside)
+
+    def _quantile(self, moved: Floats, sampling: float, outside: float) -> float:
+        """Return the quantile of a coefficient's noise and sampling error, over its standard error."""
+        if all(distribution.is_normal for distribution in self.distributions):
+            return normal_quantile(outside)
+        most = np.argsort(-np.abs(moved))
+        parts = [(float(moved[index]), self.distributions[index]) for index in most[:_APART].tolist()]
+        # many small noises together are as good as normal
+        rest = math.hypot(float(np.linalg.norm(moved[most[_APART:]])), sampling)
+        return sum_quantile([*parts, (rest, NORMAL)], outside)
 
 
 def normal_equations(design: Design, noisy: NoisySums, group: int = 0) -> NormalEquations:
@@ -192,7 +226,9 @@ def normal_equations(design: Design, noisy: NoisySums, group: int = 0) -> Normal
                 matrix[i, j], into_matrix[:, i, j] = value, noise
     square, into_square = sums.of((response, response), ())
     count, _ = sums.of((), ())
-    return NormalEquations(matrix, right, square, count, into_matrix, into_right, into_square)
+    return NormalEquations(
+        matrix, right, square, count, into_matrix, into_right, into_square, sums.distributions
+    )
 
 
 class _Sums:
@@ -205,6 +241,8 @@ class _Sums:
         for block in design.factors:
             self._first[block] = self.noises
             self.noises += len(self._of_group(block))
+        distributions = ([noisy.distribution(block)] * len(self._of_group(block)) for block in design.factors)
+        self.distributions = tuple(itertools.chain.from_iterable(distributions))
 
     def _of_group(self, block: Block) -> NDArray[np.int64]:
         """Return the indices of the group's cells in a block; they are next to each other."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.records.ask import Ask
@@ -95,6 +96,24 @@ class RobustPlan(SteppedPlan):
     def _cells(self) -> int:
         """The number of sums of the normal equations."""
         return sum(one.block.cells for one in self.blocks)
+
+    @property
+    def begins(self) -> tuple[int, ...]:
+        """The bound of residuals and the coefficients of the second request; empty in the first."""
+        return () if self.first is None else (self.bound, *self.at)
+
+    def beginning(self, begins: Sequence[int]) -> RobustPlan:
+        """Return the plan of the request with this bound and these coefficients, or of the first for none.
+
+        The sums of the first request are not among these numbers: none are averaged with those of the second.
+        """
+        if not begins:
+            return self.before
+        if len(begins) != 1 + self.size:
+            reason = f"has {len(begins)} numbers, a bound and the coefficients {1 + self.size}"
+            raise ConfigError.at("begins", reason, ConfigCheck.SHAPE)
+        bound, *at = begins
+        return replace(self, first=FirstSums((), ()), at=tuple(at), bound=bound)
 
     @property
     def length(self) -> int:

@@ -19,7 +19,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.records.features import Block
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.sensitivity import block_distance, row_l1, together_or_lacking
-from smpc_dp.records.terms import Term, is_public
+from smpc_dp.records.terms import Term, is_public, noisy_blocks
 
 Floats = NDArray[np.float64]
 SplitName = Literal["range", "balanced"]
@@ -163,7 +163,7 @@ def balanced_weights(
     result: dict[str, float] = {}
     mu = gaussian_mu(epsilon, delta)
     for terms, pure in zip(answers, eligible, strict=True):
-        blocks = _blocks(terms, schema)
+        blocks = noisy_blocks([terms], schema)
         if not blocks:
             continue
         errors = _Errors(terms, blocks, schema, [1.0] * len(terms))
@@ -189,8 +189,9 @@ def split_with_laplace(
 ) -> Split:
     """Return the best division found of noise among blocks, Laplace or Gaussian for each group of answers.
 
-    Answers that share blocks are one group, and have one law. Groups change their law one at a time, as long
-    as the largest error falls by that. Arguments as of `balanced_weights`; `weights` as it returns them.
+    Answers that share blocks are one group, and have one law. From Gaussian noise alone and from Laplace
+    noise alone groups change their law one at a time where the largest error falls by that. Arguments as of
+    `balanced_weights`; `weights` as it returns them.
     """
     terms = [term for each in answers for term in each]
     errors = _Errors(terms, blocks, schema, [weights.get(term.text, 1.0) for term in terms])
@@ -201,27 +202,30 @@ def split_with_laplace(
         pure = np.zeros(len(blocks), dtype=bool)
         for group, taken in zip(groups, chosen, strict=True):
             pure[[at[block] for block in group if taken]] = True
-        parts, rooms = _room(min(int(pure.sum()), _MOST_BLOCKS), epsilon, delta)
-        return errors.least(lambda c: _both(errors, c, pure, parts, rooms))
+        return errors.least(lambda c: _both(errors, c, pure, epsilon, delta))
 
-    chosen = [False] * len(groups)
-    best = split(chosen)
-    if len(groups) <= MOST_GROUPS:
-        starts = [[False] * len(groups), [True] * len(groups)]
-        chosen, best = min(((one, split(one)) for one in starts), key=lambda pair: pair[1][1])
-        for index in range(len(groups)):
-            other = [taken != (position == index) for position, taken in enumerate(chosen)]
-            other_best = split(other)
-            if other_best[1] < best[1] * (1 - _CLOSE):
-                chosen, best = other, other_best
+    starts = [[False] * len(groups)]
+    if 0 < len(groups) <= MOST_GROUPS:
+        starts.append([True] * len(groups))
+    chosen, best = min((_moved(start, split) for start in starts), key=lambda pair: pair[1][1])
     pure = frozenset(itertools.chain.from_iterable(itertools.compress(groups, chosen)))
     return Split([float(one) for one in 1 / np.sqrt(best[0])], pure, best[1])
 
 
-def _blocks(terms: Sequence[Term], schema: Schema) -> list[Block]:
-    """Return the different blocks of sums with noise that an answer's numbers depend on."""
-    used = dict.fromkeys(block for term in terms for block in term.squares)
-    return [block for block in used if not is_public(block, schema)]
+def _moved(
+    chosen: list[bool], split: Callable[[Sequence[bool]], tuple[Floats, float]]
+) -> tuple[list[bool], tuple[Floats, float]]:
+    """Return a choice of groups with Laplace noise after one pass of changes, with its split.
+
+    Each group changes its law once in order where the largest error falls by that.
+    """
+    best = split(chosen)
+    for index in range(len(chosen) if len(chosen) <= MOST_GROUPS else 0):
+        other = [taken != (position == index) for position, taken in enumerate(chosen)]
+        other_best = split(other)
+        if other_best[1] < best[1] * (1 - _CLOSE):
+            chosen, best = other, other_best
+    return chosen, best
 
 
 def _groups(
@@ -230,7 +234,7 @@ def _groups(
     """Yield groups of blocks connected by shared answers, and whether each may have Laplace noise."""
     groups: list[tuple[dict[Block, None], bool]] = []
     for terms, pure in zip(answers, eligible, strict=True):
-        blocks, rest = dict.fromkeys(_blocks(terms, schema)), []
+        blocks, rest = dict.fromkeys(noisy_blocks([terms], schema)), []
         for known, other in groups:
             if known.keys() & blocks.keys():
                 blocks, pure = known | blocks, pure and other
@@ -240,14 +244,20 @@ def _groups(
     yield from ((list(blocks), pure) for blocks, pure in groups)
 
 
-def _both(errors: _Errors, factors: Floats, pure: NDArray[np.bool_], parts: Floats, rooms: Floats) -> Floats:
+def _both(errors: _Errors, factors: Floats, pure: NDArray[np.bool_], epsilon: float, delta: float) -> Floats:
     """Return the best noise precisions by block, Laplace in some blocks and Gaussian in the others.
 
-    The weighted error is L/E^2 + G/mu^2, E being the epsilon of all Laplace noise, and mu what it leaves.
+    The weighted error is L/E^2 + G/mu^2, E being the epsilon of all Laplace noise, and mu what it leaves, as
+    if E were in as many equal parts as its parts count for: their squared sum over the sum of their squares.
     """
-    whole, result = np.zeros(len(parts)), np.zeros(len(factors))
+    counted, result = 0, np.zeros(len(factors))
     if pure.any():
         roots, of_laplace = errors.divided(np.where(pure, factors, 0.0), errors.l1, 2)
+        spent = errors.l1 * roots
+        counted = min(int(spent.sum() ** 2 / (spent @ spent) * (1 + 1e-9)), _MOST_BLOCKS)
+    parts, rooms = _room(counted, epsilon, delta)
+    whole = np.zeros(len(parts))
+    if pure.any():
         with np.errstate(divide="ignore"):
             whole = 2 * of_laplace / parts**2
     if not pure.all():

@@ -12,7 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
-from smpc_dp.records.intervals import INFINITE, Interval, around, normal_quantile, share_interval, times
+from smpc_dp.records.intervals import (
+    INFINITE,
+    NORMAL,
+    ErrorDistribution,
+    Interval,
+    around,
+    share_interval,
+    times,
+    widest_quantile,
+)
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import Sampling, first_order, on_scale, two_sided
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
@@ -32,13 +41,15 @@ WIDE_BINS = "more than half of the rows at risk leave within a bin: right for ha
 class Hazards:
     """Noisy counts of one group's rows with and without an event, by time bin, for survival estimates.
 
-    `staying`: the count of those that stay at the upper bound of time; `noise`: the deviation of each count.
+    `staying`: the count of those that stay at the upper bound of time; `noise`: the deviation of each count,
+    `distribution`: of this noise over its deviation.
     """
 
     events: Floats
     leaving: Floats
     staying: float
     noise: float
+    distribution: ErrorDistribution = NORMAL
 
     @property
     def at_risk(self) -> Floats:
@@ -145,7 +156,7 @@ class _Point(NamedTuple):
 def _points(hazards: Hazards, display: Display) -> Iterator[_Point]:
     """Yield the points of one group's survival curve, with simultaneous intervals for the noise."""
     bins = len(hazards.events)
-    z, low, high = normal_quantile(display.outside / (3 * bins)), 1.0, 1.0
+    z, low, high = widest_quantile(hazards.distribution, display.outside / (3 * bins)), 1.0, 1.0
     for index in range(bins):
         ends = _step_interval(hazards, index, z)
         low, high = low * ends[0], high * ends[1]
@@ -273,7 +284,8 @@ def _groups(one: Statistic, noisy: NoisySums) -> Iterator[tuple[Hazards, dict[st
     counts = noisy.sums(block).reshape(len(cells), time.cells, 2)
     for cell, values in zip(cells, counts, strict=True):
         events, others = values[:-1, 1], values[:-1, 0]
-        yield Hazards(events, others, float(values[-1, 0]), noisy.deviation(block)), cell, labels
+        staying, distribution = float(values[-1, 0]), noisy.distribution(block)
+        yield Hazards(events, others, staying, noisy.deviation(block), distribution), cell, labels
 
 
 def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
@@ -288,7 +300,7 @@ def log_rank(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Est
     pairs = zip(groups[:half], groups[half:], strict=True)
     strata = [_Stratum.of(first, second) for (first, *_), (second, *_) in pairs]
     bins, (cell, column) = len(groups[0][2]), (groups[0][1], one.by[0])
-    z = normal_quantile(display.outside / (half * (2 * bins + 1)))
+    z = widest_quantile(groups[0][0].distribution, display.outside / (half * (2 * bins + 1)))
     ends = [stratum.interval(z) for stratum in strata]
     low, high = sum(low for low, _ in ends), sum(high for _, high in ends)
     difference = sum(stratum.difference for stratum in strata)
@@ -340,7 +352,7 @@ class _Stratum:
             first.leaving + second.leaving,
             first.staying + second.staying,
         )
-        return cls(first, Hazards(*counts, first.noise * math.sqrt(2)))
+        return cls(first, Hazards(*counts, first.noise * math.sqrt(2), first.distribution))
 
     @property
     def difference(self) -> float:

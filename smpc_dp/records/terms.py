@@ -119,6 +119,28 @@ def is_public(block: Block, schema: Schema) -> bool:
     return schema.rows == "public" and not block.columns
 
 
+def noisy_blocks(answers: Sequence[Sequence[Term]], schema: Schema) -> list[Block]:
+    """Return the different blocks of sums with noise that answers depend on, in order."""
+    blocks = dict.fromkeys(block for terms in answers for term in terms for block in term.squares)
+    return [block for block in blocks if not is_public(block, schema)]
+
+
+def with_lacking_choices(
+    answers: Sequence[Sequence[Term]], eligible: Sequence[bool]
+) -> list[list[list[Term]]]:
+    """Return error models with counts of incomplete rows: of all answers, and of those without squares.
+
+    A count of all rows would have one law with all sums of answers that are computed from it. Once where both
+    are equal.
+    """
+    plain = [
+        free and all(len(block.powers) < 2 for term in terms for block in term.squares)
+        for terms, free in zip(answers, eligible, strict=True)
+    ]
+    every, some = (with_lacking(answers, free) for free in (eligible, plain))
+    return [every] if every == some else [every, some]
+
+
 def with_lacking(answers: Sequence[Sequence[Term]], eligible: Sequence[bool]) -> list[list[Term]]:
     """Return error models in which counts of complete rows are replaced by counts of incomplete ones.
 
@@ -155,12 +177,19 @@ def _all_rows(block: Block) -> Block:
 
 
 def _with_lacking(term: Term, replaced: set[Block]) -> Term:
-    """Return an error model with given counts replaced by counts of all rows and of incomplete rows."""
+    """Return an error model with given counts replaced by counts of all rows and of incomplete rows.
+
+    What is a difference of both counts is a count of incomplete rows alone.
+    """
     squares: dict[Block, float] = {}
     for block, square in term.squares.items():
         parts = [block]
         if block in replaced:
-            parts = [_all_rows(block), Lacking((), block.present, block.selectors, where=block.where)]
+            parts = [Lacking((), block.present, block.selectors, where=block.where)]
+            if _all_rows(block) not in term.squares:
+                parts.append(_all_rows(block))
+        elif any(_all_rows(other) == block for other in replaced & term.squares.keys()):
+            continue
         squares |= dict.fromkeys(parts, square)
     return msgspec.structs.replace(term, squares=squares)
 

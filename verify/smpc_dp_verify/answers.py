@@ -57,6 +57,9 @@ class Sums:
         self._sources: dict[Block, Block] = {}
         for lacking in [block for block in self._sums if block.lacking]:
             complete = lacking._replace(lacking=False)
+            if complete._replace(present=()) not in self._sums:
+                # the numbers of missing values alone are asked for
+                continue
             self._sources[complete] = complete._replace(present=())
             (every, first), (absent, second) = self._sums[self._sources[complete]], self._sums[lacking]
             pairs = zip(every, absent, strict=True)

@@ -121,17 +121,21 @@ class Errors:
         scale = epsilon / math.sqrt(2.0)
         return [(one * scale) ** 2 for one in self.divided(factors, self.l1, 2)[0]]
 
-    def mixed(self, factors: list[float], pure: list[bool], room: Room) -> list[float]:
+    def mixed(self, factors: list[float], pure: list[bool], epsilon: float, delta: float) -> list[float]:
         """Return the best precisions of Laplace noise in some blocks, and Gaussian noise in the others."""
         of_laplace = of_gaussian = 0.0
+        counted = 0
         if any(pure):
             own = [factor if one else 0.0 for factor, one in zip(factors, pure, strict=True)]
             roots, of_laplace = self.divided(own, self.l1, 2)
+            spent = list(map(mul, self.l1, roots))
+            parts = math.fsum(spent) ** 2 / math.fsum(map(mul, spent, spent))
+            counted = min(int(parts * (1 + BETTER)), MOST_BLOCKS)
         if not all(pure):
             own = [0.0 if one else factor for factor, one in zip(factors, pure, strict=True)]
             shares, of_gaussian = self.divided(own, self.distances, 1)
-        epsilon, mu = room.best(2 * of_laplace, of_gaussian)
-        scale = epsilon / math.sqrt(2.0)
+        own_epsilon, mu = room_of(counted, epsilon, delta).best(2 * of_laplace, of_gaussian)
+        scale = own_epsilon / math.sqrt(2.0)
         return [(roots[i] * scale) ** 2 if one else shares[i] * mu**2 for i, one in enumerate(pure)]
 
 
@@ -187,7 +191,7 @@ def divided(
     delta: float,
     pure: Sequence[bool],
 ) -> Division:
-    """Return the division that is found by the choice of the law of each group of answers ["Laws"]."""
+    """Return the division that is results by the choice of the law of each group of answers ["Laws"]."""
     terms = [term for each in answers for term in each]
     errors = Errors(terms, blocks, table, [weights.get(term.text, 1.0) for term in terms])
     groups = [group for group, is_pure in _groups(answers, table, pure) if is_pure]
@@ -195,20 +199,20 @@ def divided(
     def tried(chosen: Sequence[bool]) -> tuple[list[float], float]:
         laplace = {*itertools.chain.from_iterable(itertools.compress(groups, chosen))}
         of_block = [block in laplace for block in blocks]
-        room = room_of(min(len(laplace), MOST_BLOCKS), epsilon, delta)
-        return errors.least(lambda factors: errors.mixed(factors, of_block, room))
+        return errors.least(lambda factors: errors.mixed(factors, of_block, epsilon, delta))
 
-    chosen = [False] * len(groups)
-    best = tried(chosen)
-    if 0 < len(groups) <= MOST_GROUPS:
-        other = tried([True] * len(groups))
-        if other[1] < best[1]:
-            chosen, best = [True] * len(groups), other
-        for index in range(len(groups)):
+    is_tried = 0 < len(groups) <= MOST_GROUPS
+    starts = [[False] * len(groups), [True] * len(groups)][: 2 if is_tried else 1]
+    results = []
+    for chosen in starts:
+        best = tried(chosen)
+        for index in range(len(groups) if is_tried else 0):
             changed = [is_taken != (at == index) for at, is_taken in enumerate(chosen)]
             other = tried(changed)
             if other[1] < best[1] * (1 - CLOSE):
                 chosen, best = changed, other
+        results.append((chosen, best))
+    chosen, best = min(results, key=lambda pair: pair[1][1])
     laplace = frozenset(itertools.chain.from_iterable(itertools.compress(groups, chosen)))
     return Division([1 / math.sqrt(one) for one in best[0]], laplace)
 
@@ -227,6 +231,16 @@ def _groups(
                 rest.append((known, other))
         groups = [*rest, (blocks, is_pure)] if blocks else groups
     return [(list(blocks), is_pure) for blocks, is_pure in groups]
+
+
+def lacking_choices(answers: Sequence[Sequence[Term]], pure: Sequence[bool]) -> list[list[list[Term]]]:
+    """Return the numbers with counts of rows that lack a value: of all answers, and of those of degree 1."""
+    plain = [
+        is_pure and all(len(block.powers) < 2 for term in terms for block in term.factors)
+        for terms, is_pure in zip(answers, pure, strict=True)
+    ]
+    every, some = with_lacking(answers, pure), with_lacking(answers, plain)
+    return [every] if every == some else [every, some]
 
 
 def with_lacking(answers: Sequence[Sequence[Term]], pure: Sequence[bool]) -> list[list[Term]]:
@@ -252,7 +266,13 @@ def _all_rows(block: Block) -> Block:
 def _without(term: Term, replaced: set[Block]) -> Term:
     factors: dict[Block, float] = {}
     for block, factor in term.factors.items():
-        parts = [_all_rows(block), block._replace(lacking=True)] if block in replaced else [block]
+        parts = [block]
+        if block in replaced:
+            parts = [block._replace(lacking=True)]
+            if _all_rows(block) not in term.factors:
+                parts.append(_all_rows(block))
+        elif any(_all_rows(other) == block for other in replaced & term.factors.keys()):
+            continue
         factors |= dict.fromkeys(parts, factor)
     return term._replace(factors=factors)
 

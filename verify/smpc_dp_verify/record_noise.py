@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from smpc_dp_verify.asked import Term, terms_of
+from smpc_dp_verify.asked import COX, Term, terms_of
 from smpc_dp_verify.columns import Block, number
-from smpc_dp_verify.division import Division, balanced, blocks_of, deviations, divided, with_lacking
+from smpc_dp_verify.division import Division, balanced, blocks_of, deviations, divided, lacking_choices
 from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.joint import LEAST_VARIANCE, LaplaceLosses
 from smpc_dp_verify.record_plan import FINE, Given, mixed_error, scaled_blocks
@@ -21,7 +21,10 @@ from smpc_dp_verify.split import Moves, Scaled, distance, of_a_row, of_one_row
 LAPLACE_BITS = 12.0
 # Statistics that are one sum of which all noise is the answer's; and whose intervals hold for Laplace noise.
 LINEAR = {"count", "table", "histogram", "sum", "mean"}
-ANY_NOISE = LINEAR | {"quantile", "risk", "chi_square"}
+ANY_NOISE = LINEAR | {
+    *("quantile", "risk", "chi_square", "variance", "covariance", "correlation", "regression", "difference"),
+    *("missing", "survival", "logrank", *COX),
+}
 # Parts by which the variance of shares may be below that of continuous Gaussian noise, and above it.
 BELOW, ABOVE = 1e-9, 1e-3
 # Greatest epsilon, and least delta, for which both laws are taken.
@@ -118,24 +121,37 @@ def _variance(scale: int) -> float:
 
 def of_ratios(request: Given, given: Mapping[str, Any], counted: int) -> Planned:
     """Return the noise by which the largest ratio of an error to that of the answer alone is the least."""
-    table, epsilon, delta = request.table, number(given["epsilon"]), number(given["delta"])
+    table = request.table
     pure = [one.kind in ANY_NOISE for one in request.asked]
     answers: Sequence[Sequence[Term]] = [terms_of(one, table) for one in request.asked]
-    if not table.public:
-        answers = with_lacking(answers, pure)
+    choices = [answers] if table.public else lacking_choices(answers, pure)
+    plans = [_of_ratios(request, given, counted, choice, pure) for choice in choices]
+    return min(plans, key=lambda pair: pair[1])[0]
+
+
+def _of_ratios(
+    request: Given,
+    given: Mapping[str, Any],
+    counted: int,
+    answers: Sequence[Sequence[Term]],
+    pure: Sequence[bool],
+) -> tuple[Planned, float]:
+    """Return the noise for answers from these sums, and the largest ratio."""
+    table, epsilon, delta = request.table, number(given["epsilon"]), number(given["delta"])
     terms = [term for each in answers for term in each]
     weights = balanced(answers, table, request.weights, gaussian_mu(epsilon, delta), epsilon, pure)
     request = request._replace(terms=terms, blocks=blocks_of(terms, table), weights=weights)
     gaussian = _gaussian(request, given, counted)
     if not any(pure):
-        return gaussian
+        return gaussian, 0.0
     division = divided(answers, request.blocks, table, weights, epsilon, delta, pure)
     other: Planned | None = None
     if len(division.laplace) == len(request.blocks):
         other = _all_laplace(request, division.deviations, epsilon, counted)
     elif division.laplace and delta >= LEAST_DELTA and epsilon <= MOST_EPSILON:
         other = _mixed(request, division, epsilon, delta, counted)
-    return _better(request, gaussian, other, weights, counted)
+    best = _better(request, gaussian, other, weights, counted)
+    return best, _worst(request, best, weights, counted)
 
 
 def _mixed(request: Given, division: Division, epsilon: float, delta: float, counted: int) -> Planned | None:

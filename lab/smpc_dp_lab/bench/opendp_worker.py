@@ -18,10 +18,11 @@ from typing import Any
 
 def measurement(dp: Any, task: str, scale: float) -> Any:
     """Return OpenDP's measurement that adds noise of `scale` to a vector of integers."""
-    domain = dp.vector_domain(dp.atom_domain(T=int))
+    # `int` would be 32 bits for OpenDP, at whose ends it cuts sums with their noise
+    domain = dp.vector_domain(dp.atom_domain(T="i64"))
     if task == "gaussian":
         return dp.m.make_gaussian(domain, dp.l2_distance(T=float), scale=scale)
-    return dp.m.make_laplace(domain, dp.l1_distance(T=int), scale=scale)
+    return dp.m.make_laplace(domain, dp.l1_distance(T="i64"), scale=scale)
 
 
 def noise(dp: Any, request: dict[str, Any]) -> list[int]:

@@ -301,15 +301,21 @@ Draw = Callable[[np.random.Generator, int], Rows]
 NULL: dict[str, tuple[str, Draw, int, float, bool]] = {
     "difference, small noise": ("difference(x) by arm", independent, 200, 1.0, False),
     "difference, large noise": ("difference(x) by arm", independent, 600, 15.0, False),
+    "difference, Laplace noise": ("difference(x) by arm", independent, 600, 15.0, True),
     "risks": ("risk(ill) by arm", independent, 600, 5.0, False),
     "risks, Laplace noise": ("risk(ill) by arm", independent, 600, 15.0, True),
     "chi-square": ("chi_square(arm, stage)", independent, 600, 3.0, False),
     "chi-square, Laplace noise": ("chi_square(arm, stage)", independent, 600, 12.0, True),
     "correlation": ("correlation(x, y)", independent, 600, 3.0, False),
+    "correlation, Laplace noise": ("correlation(x, y)", independent, 1500, 10.0, True),
     "log-rank": ("logrank(time, event) by arm", survivors, 600, 3.0, False),
+    "log-rank, Laplace noise": ("logrank(time, event) by arm", survivors, 600, 5.0, True),
     "log-rank, stratified": ("logrank(time, event) by arm x stage", survivors, 1500, 3.0, False),
     "Cox": ("cox(time, event ~ arm)", survivors, 1500, 2.0, False),
     "Cox, Efron's ties": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, False),
+    "Cox, Efron's ties, Laplace noise": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, True),
+    "Cox, Breslow's ties, Laplace noise": ("cox_breslow(time, event ~ arm)", survivors, 1500, 2.0, True),
+    "Cox, Laplace noise": ("cox(time, event ~ arm)", survivors, 1500, 3.0, True),
     "Cox, two covariates": ("cox(time, event ~ arm + stage)", survivors, 3000, 2.0, False),
 }
 

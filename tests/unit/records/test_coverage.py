@@ -118,6 +118,23 @@ def all_kinds(rows: str) -> Case:
     return of_rows(schema, plan, TABLES, of_hospital, (*exact_count, "sum", "mean"))
 
 
+def moments(rows: str) -> Case:
+    """Variances, covariances and a correlation with Laplace shares."""
+    return with_laplace(rows, ["variance(age)", "covariance(age, pressure)", "correlation(age, pressure)"])
+
+
+def regression(rows: str) -> Case:
+    """A regression and a variance with Laplace shares, at an epsilon at which so many sums have them."""
+    return with_laplace(rows, ["regression(pressure ~ age + bmi)", "variance(age)"], epsilon=4.0)
+
+
+def with_laplace(rows: str, asked: list[str], **more: Any) -> Case:
+    schema = read_schema({**SCHEMA, "rows": rows})
+    plan = planned(schema, asked, PARTIES, laplace=True, split="balanced", **more)
+    assert len(plan.laplace_blocks) == len(plan.blocks)
+    return of_rows(schema, plan, TABLES, of_hospital)
+
+
 def groups(rows: str) -> Case:
     schema = read_schema({**SCHEMA, "rows": rows})
     asked = ["mean(bmi) by ward", "variance(bmi) by ward", "histogram(age, 6)", "count by ward"]
@@ -255,7 +272,7 @@ def of_reports(made: LocalEstimate) -> Estimate:
     )
 
 
-def curves(_: str) -> Case:
+def curves(law: str) -> Case:
     """Kaplan-Meier curves and the log-rank difference; its z has no interval."""
     table = test_survival.trial(2, 4000)
     known = test_survival.textbook(table)
@@ -269,7 +286,9 @@ def curves(_: str) -> Case:
         return known[kept[label]]
 
     schema = test_survival.SCHEMA
-    plan = planned(schema, test_survival.ASK, 3, missing=0)
+    of_law: dict[str, Any] = {"laplace": True, "split": "balanced"} if law == "laplace" else {}
+    plan = planned(schema, test_survival.ASK, 3, missing=0, **of_law)
+    assert (plan.laplace is not None) == (law == "laplace")
     return Case(
         plan.length,
         plan.vector(read_table(table, schema)),
@@ -352,12 +371,17 @@ def verifiable(rows: str) -> Case:
 CASES: dict[str, tuple[Callable[[str], Case], str]] = {
     "all kinds, rows private": (all_kinds, "private"),
     "all kinds, rows public": (all_kinds, "public"),
+    "moments, Laplace shares, rows private": (moments, "private"),
+    "moments, Laplace shares, rows public": (moments, "public"),
+    "a regression, Laplace shares, rows private": (regression, "private"),
+    "a regression, Laplace shares, rows public": (regression, "public"),
     "groups and histogram, rows private": (groups, "private"),
     "groups and histogram, rows public": (groups, "public"),
     "one table, Laplace shares": (one_table, "private"),
     "reconciled counts, rows private": (overlapping, "private"),
     "reconciled counts, rows public": (overlapping, "public"),
-    "Kaplan-Meier, log-rank": (curves, "private"),
+    "Kaplan-Meier, log-rank": (curves, "gaussian"),
+    "Kaplan-Meier, log-rank, Laplace shares": (curves, "laplace"),
     "heterogeneity, rows private": (sites, "private"),
     "heterogeneity, rows public": (sites, "public"),
     "random effects, first request": (effects, "first"),

@@ -87,19 +87,42 @@ def test_counts_of_missing_values_give_the_answers_of_the_rows() -> None:
     assert values == pytest.approx(expected | {"count a": 300, "count b": 450}, abs=1e-2)
 
 
+@pytest.mark.parametrize("ask", [["missing(x)", "missing(y)"], ["missing(x)", "count"], ["missing(x)"]])
+def test_numbers_of_missing_values_have_the_noise_of_their_counts(ask: list[str]) -> None:
+    """Incomplete rows are counted: one sum for each answer."""
+    known, plan = schema(), planned(ask, schema())
+    table = read_table({"x": [0.5, None, -1.0], "y": [4.0, None, None], "ward": ["a", "a", "b"]}, known)
+    answers, errors = estimate(plan, 200 * plan.vector(table), 4), plan.errors(4)
+    values = {one.name: one.value for one in answers.estimates}
+    expected = {"missing(x)": 200, "missing(y)": 400, "count": 600}
+    assert values == pytest.approx({text: expected[text] for text in ask}, abs=1e-2)
+    for one, error in zip(answers.estimates, errors, strict=True):
+        assert one.noise == "laplace"
+        assert one.standard_error == pytest.approx(error.standard_error, rel=1e-6)
+        assert one.high is not None
+        assert one.value is not None
+        assert one.high - one.value > 2 * (one.standard_error or 0)
+    assert errors[0].standard_error == pytest.approx(len(ask) * math.sqrt(2), rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("ask", "counted"),
     [
         (["mean(x)"], 0),
         (["mean(x)", "count"], 1),
         (["mean(x)", "mean(y)"], 2),
-        (["mean(x)", "variance(x)", "count"], 0),
-        (["mean(x)", "variance(x)", "mean(y)", "count"], 1),
+        (["mean(x)", "variance(x)", "count"], 1),
+        (["missing(x)", "count"], 1),
+        (["missing(x)", "missing(y)"], 2),
+        (["missing(x)"], 1),
+        (["mean(x)", "heterogeneity(x)", "count"], 0),
+        (["mean(x)", "heterogeneity(x)", "mean(y)", "count"], 1),
     ],
 )
 def test_missing_values_are_counted_where_that_takes_no_more_counts(ask: list[str], counted: int) -> None:
     assert number_of_lacking(blocks_of(ask, schema())) == counted
-    assert number_of_lacking(blocks_of(ask, schema(missing=False))) == 0
+    if not any("missing" in text for text in ask):
+        assert number_of_lacking(blocks_of(ask, schema(missing=False))) == 0
 
 
 def test_other_splits_protocols_and_public_rows_count_values() -> None:

@@ -309,6 +309,17 @@ def test_both_requests_together_cost_what_was_asked() -> None:
     assert Composition([plan.event()] * 2).epsilon(1e-6) > 0.97
 
 
+def test_the_second_request_is_planned_from_the_numbers_it_depends_on() -> None:
+    plan = plan_robust(schema_of(), FIT, budget=(1.0, 1e-6), parties=5)
+    second = second_of(plan, (0.5, -0.25, 0.125), 1.5)
+    assert plan.begins == ()
+    assert plan.beginning(second.begins).scale_texts() == second.scale_texts()
+    assert second.beginning(()) == plan
+    for wrong in (second.begins[1:], (*second.begins, 0)):
+        with pytest.raises(ConfigError, match="a bound and the coefficients"):
+            plan.beginning(wrong)
+
+
 def white(rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return least squares coefficients and their errors [White 1980], times n/(n - q)."""
     x = np.stack([np.ones(len(rows["x"])), rows["x"], (rows["arm"] == "new").astype(float)], axis=1)

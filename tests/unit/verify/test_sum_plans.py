@@ -43,6 +43,22 @@ ASKED = (
     *("cox(age, ill ~ ward)", "heterogeneity(bmi)", "table1(age, ward) by sex", "mean(ill) by ward"),
     *("age", "mean(age) by age", "mean(weight) by age"),
 )
+# What a quarter of the sessions asks for besides.
+MORE = (
+    *("variance(bmi, robust)", "variance(age, robust) by sex", "covariance(age, bmi, robust)"),
+    *(
+        "correlation(age, weight, robust)",
+        "regression(bmi ~ age) by sex",
+        "regression(age ~ bmi + ill) by ward",
+    ),
+    *(
+        "cox_breslow(age, ill ~ ward)",
+        "cox_efron(age, ill ~ sex)",
+        "mean(bmi) by site",
+        "variance(age) by site",
+    ),
+    *("regression(bmi ~ age + site)", "regression(weight ~ age) by site"),
+)
 FORMULAS = ("ill ~ age", "ill ~ age * sex + bmi", "ill ~ ward + weight", "ill ~ sex:ward + sex + ward")
 EACH = {"unit": "person", "id": "who", "rows_per_person": 1, "parties_per_person": 1}
 PERSON = {"unit": "person", "id": "who", "rows_per_person": 2, "parties_per_person": 3}
@@ -78,6 +94,10 @@ def drawn(seed: int) -> tuple[Given, int]:
         given["corrupt"] = 0.0
     if draw.random() < 0.1:
         records["norm"] = {"columns": ["age", "bmi"], "bound": 0.9}
+    if draw.random() < 0.25:
+        asked.append(draw.choice(MORE))
+        site = {"kind": "party", "values": [f"p{i}" for i in range(parties)]}
+        records["columns"] = COLUMNS | {"site": site}
     return given, parties
 
 
@@ -222,7 +242,7 @@ def test_both_leave_the_same_room_for_gaussian_noise(blocks: int, epsilon: float
 
 MIXED: Given = {
     "records": {"max_rows": 1000, "rows_expected": 5000, "columns": COLUMNS},
-    "ask": ["count", "mean(age)", "ward", "median(weight)", "regression(bmi ~ age + sex)"],
+    "ask": ["count", "mean(age)", "ward", "median(weight)", "heterogeneity(visits)"],
     "split": "balanced",
     "epsilon": 1.0,
     "delta": 1e-6,
