@@ -182,10 +182,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     def claim(self, survivors: int) -> Claim:
         """Return the privacy claim of an exchange: each vector's differential privacy, or none."""
         del survivors
-        seen = (
-            "whoever is in the exchange sees its vectors; "
-            "the aggregator sees who sends to whom, and no vector"
-        )
+        seen = "whoever is in the exchange sees its vectors; the hub sees who sends to whom, and no vector"
         if self.epsilon is None or self.delta is None:
             return Claim(
                 clauses=NamedSentences.of(none="NO PRIVACY against receivers:", seen=seen),
