@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from smpc_dp.records.noisy import Display, NoisySums, laplace_distribution
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import Answers, Estimate, without_rows
+from smpc_dp.records.schema import PartyNames, Schema
 
 # Counts below this many noise deviations are not shown, nor means over such groups: that protects nothing.
 DEFAULT_HIDE = 3.0
@@ -62,11 +64,22 @@ def estimate(
 def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the estimates of one requested statistic, named with its condition on rows if there is one."""
     column = noisy.schema.party_column
+    within = _parties_within(one, noisy.schema)
+    all_lost = within if within <= noisy.lost else frozenset[str]()
     for estimate in statistic_of(one).estimates(one, noisy.by_condition[one.where], display):
-        party = estimate.cell.get(column) if column is not None else None
-        if party in noisy.lost:
-            estimate = without_rows(estimate, party)
+        own = {estimate.cell[column]} if column in estimate.cell else set[str]()
+        if lost := all_lost or noisy.lost & own:
+            estimate = without_rows(estimate, lost)
         yield replace(estimate, name=one.named(estimate.name)) if one.where else estimate
+
+
+def _parties_within(one: Statistic, schema: Schema) -> frozenset[str]:
+    """Return the parties whose rows a condition on the column of parties admits; none without a condition."""
+    column = schema.columns.get(schema.party_column or "")
+    values = column.values if isinstance(column, PartyNames) else ()
+    ranges = [each.ranges for each in one.where if each.column == schema.party_column]
+    indices = (range(low, high + 1) for low, high in itertools.chain(*ranges))
+    return frozenset(values[index] for index in itertools.chain(*indices))
 
 
 def noisy_sums(

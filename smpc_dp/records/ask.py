@@ -22,7 +22,6 @@ Ask = str | Sequence[str]
 MAX_STATISTICS = 1000
 # A column may have such a name.
 _LOOP = re.compile(rf"\s*({'|'.join(LOOPS)})\s*\(")
-_ROBUST_LOOP = re.compile(rf"\s*(regression)\s*\([^()]*,\s*{ROBUST}\s*\)")
 
 
 def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
@@ -55,7 +54,7 @@ def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
 def asked_loop(ask: object) -> str | None:
     """Return the name of the first requested statistic that takes several requests, None if there is none."""
     texts = ask.split(";") if isinstance(ask, str) else ask if isinstance(ask, Sequence) else ()
-    matches = (_LOOP.match(text) or _ROBUST_LOOP.match(text) for text in texts if isinstance(text, str))
+    matches = (_LOOP.match(text) for text in texts if isinstance(text, str))
     return next((match[1] for match in matches if match), None)
 
 
@@ -103,13 +102,16 @@ def _called(reader: Reader, schema: Schema, where: str) -> Statistic:
 def _robust(one: Statistic, reader: Reader) -> Statistic:
     """Return the kind with robust errors of a parsed statistic if its last argument says so, else itself.
 
-    Of two columns the last one is a column, whatever its name is.
+    Of two columns the last one is a column, whatever its name is. Raises ConfigError if the kind has none.
     """
     kind = f"{ROBUST} {one.kind}"
     if kind not in BUILT_IN:
+        if reader.tokens[reader.next : reader.next + 2] == [",", ROBUST]:
+            reason = f"{one.kind} has no robust errors: variance, covariance and correlation have"
+            raise ConfigError(reason, ConfigCheck.UNSUPPORTED)
         return one
     columns = one.columns
-    if len(columns) > 2 and columns[-1] == ROBUST and not one.products:
+    if len(columns) > 2 and columns[-1] == ROBUST:
         columns = columns[:-1]
     elif reader.accepts(","):
         reader.take(ROBUST)

@@ -22,7 +22,7 @@ FORMS = (
     "difference(a) by b, risk(a) by b, chi_square(a, b); "
     "count, sum, mean, variance, missing, covariance, correlation, quantile, median, regression, survival, "
     "cox, cox_breslow, cox_efron and table1 also 'by' categories; "
-    "variance, covariance, correlation and, alone, regression also with 'robust' as last argument; "
+    "variance, covariance and correlation also with 'robust' as last argument; "
     "last 'where' a = b and c >= 5"
 )
 _TOKEN = re.compile(

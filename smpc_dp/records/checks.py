@@ -11,6 +11,14 @@ from smpc_dp.records.asked import MAX_BINS, Statistic
 from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema, SumsOfRows
 
 
+def check_no_party(one: Statistic, schema: Schema) -> None:
+    """Raise ConfigError if a statistic whose sums have no noise needs the column of parties."""
+    needed = (*one.columns, *one.by, *(condition.column for condition in one.where))
+    if schema.party_column in needed:
+        reason = f"{schema.party_column!r} is the party: each cell has records of one party, so none is shown"
+        raise ConfigError.at("ask", f"{reason} without noise", ConfigCheck.UNSUPPORTED)
+
+
 def check_survival(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError unless a survival curve's time column has a grid and its event column is 0 or 1."""
     time, event = (schema.number(name, where) for name in one.columns[:2])

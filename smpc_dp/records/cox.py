@@ -21,7 +21,7 @@ from smpc_dp.records.intervals import INFINITE, around, widest_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.partial_likelihood import Fit, RiskSets, Ties, fitted_partial
 from smpc_dp.records.population import first_order, two_sided
-from smpc_dp.records.result import Estimate
+from smpc_dp.records.result import Estimate, lost_note
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.terms import survival_block
 
@@ -54,7 +54,11 @@ def cox(
     strata, covariates, time = block.selectors[:size], block.selectors[size:-2], block.selectors[-2]
     counts = Counts.of(noisy.sums(block), strata, covariates, time, noisy.deviation(block))
     design, names = _design(covariates, schema)
-    if ties is None:
+    # all hazard ratios would mean something else
+    lost = {reference for column, _, reference in names if column == schema.party_column} & noisy.lost
+    if lost:
+        fit = None
+    elif ties is None:
         fit = fitted(counts.clear, design, np.diff(time.edges))
     else:
         clear = counts.clear
@@ -65,7 +69,9 @@ def cox(
         label = f"log hazard ratio to {column} = {reference}"
         cell, note = {column: category}, FIRST_ORDER if ties is None else f"{OF_TIES[ties]}; {FIRST_ORDER}"
         if fit is None:
-            yield Estimate.of(one, label, "", INFINITE, cell=cell, over=over, note=NO_FIT)
+            yield Estimate.of(
+                one, label, "", INFINITE, cell=cell, over=over, note=lost_note(lost) if lost else NO_FIT
+            )
             continue
         value = float(fit.value[index])
         noise, sampled = math.sqrt(fit.noise[index, index]), math.sqrt(fit.inverse[index, index])

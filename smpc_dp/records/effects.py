@@ -236,7 +236,7 @@ def plan_effects(
 
 def _plan_step(schema: Schema, ask: Ask, noise: StepNoise | None, parties: int) -> EffectsPlan:
     """Return the first request's plan, with noise for one step (None: exact sums); or ConfigError."""
-    one = read_alone(ask, schema)
+    one = read_alone(ask, schema, exact=noise is None)
     if parties < 2:
         raise ConfigError.at("ask", f"{one.text!r} needs two parties", ConfigCheck.RANGE)
     mu = 1.0 if noise is None else gaussian_mu(noise.epsilon, noise.delta)

@@ -19,6 +19,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.records.ask import Ask, read_ask
 from smpc_dp.records.asked import Statistic
+from smpc_dp.records.checks import check_no_party
 from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import cell_labels
 from smpc_dp.records.registered import statistic_of
@@ -202,9 +203,8 @@ def plan_tables(schema: Schema, ask: Ask, smallest: int) -> ExactTables:
         raise ConfigError.at("records.rows", reason, ConfigCheck.CONFLICT)
     tables = [count_selectors(one, schema) for one in statistics]
     base = max(tables, key=len)
-    if any(chosen.column == schema.party_column for table in tables for chosen in table):
-        reason = f"{schema.party_column!r} is the party: each cell has records of one party, so none is shown"
-        raise ConfigError.at("ask", reason, ConfigCheck.UNSUPPORTED)
+    for one in statistics:
+        check_no_party(one, schema)
     for one, selectors in zip(statistics, tables, strict=True):
         if not set(selectors) <= set(base):
             finest = statistics[tables.index(base)].text

@@ -109,7 +109,7 @@ class Block(msgspec.Struct, frozen=True):
         for name in self.present:
             rows &= table.given[name]
         for condition in self.where:
-            rows &= satisfying(condition, table)
+            rows &= _satisfying(condition, table)
         cell = np.zeros(table.rows, dtype=np.int64)
         indices = [selector.index(table) for selector in self.selectors]
         if self.is_survival:
@@ -148,7 +148,7 @@ class Lacking(Block, frozen=True, tag="lacking"):
         return Block((), self.present, self.selectors, where=self.where)
 
 
-def satisfying(condition: Condition, table: Table) -> NDArray[np.bool_]:
+def _satisfying(condition: Condition, table: Table) -> NDArray[np.bool_]:
     """Return a mask of the rows whose value in a column satisfies a condition."""
     name = condition.column
     codes = table.grid(name) if isinstance(table.schema.columns[name], Number) else table.codes[name]

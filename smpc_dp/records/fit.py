@@ -236,7 +236,7 @@ def plan_fit(
 
 def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, parties: int) -> FitPlan:
     """Return the first Newton step's plan, with noise for one step (None: exact sums); or ConfigError."""
-    one = read_alone(ask, schema)
+    one = read_alone(ask, schema, exact=noise is None)
     size = len(Design(one, schema).coefficients)
     if size > MAX_COEFFICIENTS:
         reason = f"{size} coefficients, at most {MAX_COEFFICIENTS}"
@@ -249,7 +249,7 @@ def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, pa
     if bits < LEAST_BITS:
         raise no_room(parties, schema)
     # the information's scale over that of the score
-    ratio = 1.0 if noise is None else math.sqrt(SHARE * most / upper_norm(most))
+    ratio = 1.0 if noise is None else math.sqrt(SHARE * most / _upper_norm(most))
     scales = near_scale(2.0**bits / GRID), near_scale(ratio * 2.0**bits / GRID)
     sensitivity = _sensitivity(one.kind, (size, most), scales, schema)
     shares, variance = (None, Fraction(0)) if noise is None else noise.distributed_noise(sensitivity)
@@ -259,7 +259,7 @@ def _plan_step(schema: Schema, ask: Ask, steps: int, noise: StepNoise | None, pa
     return FitPlan(schema, (one,), steps, sensitivity, shares, variance, 0.0, 0.0, scales, at)
 
 
-def upper_norm(most: int) -> float:
+def _upper_norm(most: int) -> float:
     """Return the greatest squared L2 norm of the upper triangle of xx', x having `most` entries of 1."""
     return most * (most + 1) / 2
 
@@ -290,7 +290,7 @@ def _sensitivity(
     size, most = sizes
     length = size + size * (size + 1) // 2
     grid = math.sqrt(length) / 2 * max(float(scale) for scale in scales)
-    row = math.sqrt(row_square(kind, most * score**2, upper_norm(most) * weight**2)) + grid
+    row = math.sqrt(row_square(kind, most * score**2, _upper_norm(most) * weight**2)) + grid
     signs = 2 if schema.relation == "substitution" else 1
     l2 = schema.party_factor * (schema.person_factor * signs * row + math.sqrt(length))
     furthest = math.ceil(schema.person_factor * signs * max(scales) * GRID)

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 # The longest step of a coefficient of a column in [-1, 1].
 LONGEST = 3.0
 # Of the intervals that decide whether a step is taken: members that ask for others go on at the same place.
-STEP_LEVEL = 0.95
+_STEP_LEVEL = 0.95
 # Steps are averaged after one that moved x.b by less than this, and by so little that its square over
 # _SQUARE, about what it leaves, is within the noise.
 NEAR, _SQUARE = 1.0, 16.0
@@ -151,7 +151,7 @@ def _estimates(
 def _following(plan: FitPlan, average: _Average) -> tuple[int, ...]:
     """Return, as integers, the next step's starting coefficients and 1 if steps are averaged from it on."""
     begun = plan.averaged is not None
-    if not average.is_clear(1 - STEP_LEVEL):
+    if not average.is_clear(1 - _STEP_LEVEL):
         return *plan.at, int(begun)
     start, step = plan.start, average.value - plan.start
     if not any(plan.at[1:]) and not begun:

@@ -320,13 +320,8 @@ class SteppedRecordParameters(PlannedRecordParameters):
         from smpc_dp.records.effects import EffectsPlan
         from smpc_dp.records.effects_answers import effects
         from smpc_dp.records.fit_answers import fitted
-        from smpc_dp.records.robust import RobustPlan
-        from smpc_dp.records.robust_answers import robust
 
         request, present = self.request, len(numbers)
-        if isinstance(request, RobustPlan):
-            rows = self.rows_of(numbers)
-            return robust(request, total, numbers, rows=rows, level=level, simultaneous=simultaneous)
         if isinstance(request, EffectsPlan):
             holders = self.holders_of(numbers)
             return effects(request, total, present, holders=holders, level=level, simultaneous=simultaneous)

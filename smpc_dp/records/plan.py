@@ -480,7 +480,7 @@ class _Request:
         parties, missing, corrupt = self.honest
         mu = gaussian_mu(self.epsilon, self.delta)
         spread = [one / mu for one in deviations(terms, blocks, schema, self.weights)]
-        scaled = scaled_blocks(blocks, spread, schema, parties, self.max_bits)
+        scaled = _scaled(blocks, spread, schema, parties, self.max_bits)
         sensitivity = sensitivity_of(scaled, schema)
         if self.replaced:
             counted = parties - missing - corrupt
@@ -549,7 +549,7 @@ def _all_laplace(plan: Plan, spread: Sequence[float]) -> Plan:
     """Return the plan with discrete Laplace noise of these deviations in all blocks of sums."""
     schema, parties = plan.schema, plan.shares.parties
     blocks = [one.block for one in plan.blocks]
-    scaled = tuple(scaled_blocks(blocks, spread, schema, parties, LAPLACE_BITS))
+    scaled = tuple(_scaled(blocks, spread, schema, parties, LAPLACE_BITS))
     sensitivity = l1_sensitivity(scaled, schema)
     share = LaplaceShare(sensitivity, least_scale(sensitivity.l1, plan.epsilon), plan.shares.honest)
     variance = Fraction(math.ceil(share.variance))
@@ -583,7 +583,7 @@ def _of_split(plan: Plan, split: Split) -> Plan | None:
     for pure, bits in ((False, MOST_BITS), (True, LAPLACE_BITS)):
         chosen = [index for index, block in enumerate(blocks) if (block in split.laplace) is pure]
         spread = [split.deviations[index] for index in chosen]
-        by_kind[pure] = scaled_blocks([blocks[index] for index in chosen], spread, schema, parties, bits)
+        by_kind[pure] = _scaled([blocks[index] for index in chosen], spread, schema, parties, bits)
     of_block = {one.block: one for each in by_kind.values() for one in each}
     scaled = tuple(of_block[block] for block in blocks)
     l1 = l1_sensitivity(by_kind[True], schema)
@@ -671,7 +671,7 @@ def _check(epsilon: float, delta: float, terms: Iterable[Term], weights: Mapping
     result.raise_issues()
 
 
-def scaled_blocks(
+def _scaled(
     blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: float
 ) -> list[Scaled]:
     """Return blocks with scales at which one ring noise gives each its wanted deviation; or ConfigError."""

@@ -223,7 +223,6 @@ _STATISTICS = (
     ),
     _IN_STEPS("logistic", formula.read_formula, check=formula.check_binary_response, numeric=False),
     _IN_STEPS("poisson", formula.read_formula, check=formula.check_positive_response, numeric=False),
-    _IN_STEPS("robust regression", None, check=formula.check_linear, numeric=False, conditions=True),
     _IN_STEPS("random_effects", Reader.column_and_least, check=checks.check_least),
 )
 # Statistics of this package by name: looked up first.

@@ -158,7 +158,7 @@ class NormalEquations:
         left = self.count - len(estimate)
         if left <= 0:
             return Solution(values, wide, spread, None, None)
-        squares, noise = self.residuals(inverse, estimate)
+        squares, noise = self._residuals(inverse, estimate)
         is_clear = not near_zero(squares, noise)
         variance = (squares if is_clear else max(squares, 0.0) + 2 * noise) / left
         sampling = np.sqrt(variance * np.maximum((rows * contrasts).sum(axis=1), 0.0))
@@ -166,7 +166,7 @@ class NormalEquations:
         both = np.array(z) * np.hypot(spread, sampling)
         return Solution(values, wide, spread, sampling if is_clear else None, np.asarray(both))
 
-    def residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
+    def _residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
         """Return the sum of squared residuals, corrected for bias, and its standard error.
 
         At the estimate it is too small by what the noise of A and y has fitted.

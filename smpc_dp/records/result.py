@@ -170,8 +170,8 @@ def lost_note(names: Collection[str]) -> str:
     return f"refused: no rows of {', '.join(sorted(names))} are in the sum"
 
 
-def without_rows(one: Estimate, party: str) -> Estimate:
-    """Return an estimate about the rows of a lost party without any number, and with the reason."""
+def without_rows(one: Estimate, parties: Collection[str]) -> Estimate:
+    """Return an estimate about the rows of lost parties without any number, and with the reason."""
     return Estimate(
         statistic=one.statistic,
         name=one.name,
@@ -182,7 +182,7 @@ def without_rows(one: Estimate, party: str) -> Estimate:
         standard_error=None,
         sampling_error=None,
         unit=one.unit,
-        note=lost_note([party]),
+        note=lost_note(parties),
         part_of=one.part_of,
     )
 

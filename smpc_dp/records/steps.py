@@ -19,6 +19,7 @@ from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.records.ask import Ask, read_ask
 from smpc_dp.records.asked import Statistic
+from smpc_dp.records.checks import check_no_party
 from smpc_dp.records.plan import Priced
 from smpc_dp.records.registered import LOOPS
 from smpc_dp.records.schema import Schema
@@ -138,11 +139,16 @@ def split_budget(
     raise ConfigError.at("steps", f"{steps} leave each too little of epsilon", ConfigCheck.INFEASIBLE)
 
 
-def read_alone(ask: Ask, schema: Schema) -> Statistic:
-    """Parse the one statistic that takes several requests; raise ConfigError for others beside it."""
+def read_alone(ask: Ask, schema: Schema, *, exact: bool) -> Statistic:
+    """Parse the one statistic that takes several requests; raise ConfigError for others beside it.
+
+    Raises ConfigError for an `exact` one of the column of parties too.
+    """
     statistics = read_ask(ask, schema)
     one = next(each for each in statistics if each.kind in LOOPS)
     if len(statistics) > 1:
         reason = f"{one.text!r} is a loop of requests: it is asked for alone"
         raise ConfigError.at("ask", reason, ConfigCheck.CONFLICT)
+    if exact:
+        check_no_party(one, schema)
     return one

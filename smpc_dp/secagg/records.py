@@ -30,8 +30,6 @@ from smpc_dp.secagg.noisy import NoisySumParameters, check_room, counted_shares,
 from smpc_dp.secagg.params import CheckedTotal, Corrupt, SecAggParameters, Security, Share, resolve_total
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -120,11 +118,6 @@ class ExactSteppedParameters(SecAggParameters, SteppedRecordParameters, frozen=T
         return self.scales_digest()
 
 
-# Statistics of a fixed number of requests: `steps` is none of their parameters.
-_TWO_REQUESTS = {
-    "random_effects": "regressions: random effects take",
-    "regression": "logistic and Poisson regressions: robust errors take",
-}
 SteppedParameters = SteppedSumParameters | ExactSteppedParameters
 
 
@@ -187,8 +180,8 @@ def check_steps(
         ("budget", "answer_weights", "split"),
         "is not for what takes several requests: epsilon is of all of them together",
     )
-    if (loop := _loop_of(parameters)) in _TWO_REQUESTS:
-        refused["steps"] = f"is for {_TWO_REQUESTS[loop]} two requests"
+    if _loop_of(parameters) == "random_effects":
+        refused["steps"] = "is for regressions: random effects take two requests"
     checked, issues = records.check_record_settings(
         StepSettings, parameters, parties, _planned_steps, unknown="unknown parameter", refused=refused
     )
@@ -203,16 +196,11 @@ def _planned_steps(plan: SecAggPlan, schema: Schema, good: Mapping[str, Any]) ->
     """Return parameters of a statistic of several requests: with noise for an epsilon, else exact."""
     from smpc_dp.records.effects import plan_effects
     from smpc_dp.records.fit import plan_fit
-    from smpc_dp.records.robust import plan_robust
 
     parties, missing, looking = noise_counts(plan)
     private = good["epsilon"] is not None and good["delta"] is not None
-    planners: dict[str | None, Callable[..., SteppedPlan]] = {
-        "random_effects": plan_effects,
-        "regression": plan_robust,
-    }
-    plan_of = planners.get(_loop_of(good), functools.partial(plan_fit, steps=good["steps"]))
-    request = plan_of(
+    plan_of = functools.partial(plan_fit, steps=good["steps"])
+    request: SteppedPlan = (plan_effects if _loop_of(good) == "random_effects" else plan_of)(
         schema,
         good["ask"],
         budget=(good["epsilon"], good["delta"]) if private else None,

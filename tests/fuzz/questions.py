@@ -32,7 +32,7 @@ SEEDS = (
     b"regression(y ~ a + b + a:b + c + d + c:d)",
     b"regression(y ~ c * d:a + d + a)",
     b"regression(y ~ c + d)",
-    b"regression(y ~ a, robust)",
+    b"covariance(y, b, robust)",
     b"correlation(y, a, b, robust) by c",
     b"variance(y, robust)",
     b"logistic(a ~ b * c * d)",

@@ -87,8 +87,12 @@ class Sums:
         return [self._of_counted(ANSWERS[one.kind](self, one), one) for one in computed]
 
     def _of_counted(self, answer: Answer, one: Asked) -> Answer:
-        """Return an answer without the cells that are about the rows of a party that is not counted."""
+        """Return an answer without the cells that are about the rows of parties that are not counted."""
         left, columns = 1, self._table.columns
+        for ranges in (ranges for name, ranges in one.where if columns[name].is_party):
+            if not any(low <= party <= high for low, high in ranges for party in self._counted):
+                nothing: list[float | None] = [None] * len(answer.values)
+                return Answer(answer.statistic, nothing, nothing)
         for selector in reversed(selectors(one, self._table)):
             if columns[selector.column].is_party:
                 cells = range(len(answer.values))

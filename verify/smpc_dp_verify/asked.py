@@ -34,10 +34,9 @@ OF_COLUMNS = ("count", "sum", "mean", "variance", "missing", "quantile", "regres
 GROUPED = (*OF_COLUMNS, *OF_PAIRS, *TIMED, *COMPARED)
 # The last argument of an answer whose kind then begins with it: errors for any values.
 ROBUST = "robust"
-WITH_ROBUST = ("variance", *OF_PAIRS, "regression")
+WITH_ROBUST = ("variance", *OF_PAIRS)
 # Those that several requests make.
-LOOPS = ("logistic", "poisson", f"{ROBUST} regression")
-ROBUST_LOOP = re.compile(rf"\s*regression\s*\([^()]*,\s*{ROBUST}\s*\)")
+LOOPS = ("logistic", "poisson")
 EFFECTS = "random_effects"
 # What a session cannot describe: it would be read as another answer.
 RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}

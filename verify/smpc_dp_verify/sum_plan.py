@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from smpc_dp_verify.answers import Answer, Sums, is_computed
-from smpc_dp_verify.asked import EFFECTS, LOOPS, ROBUST_LOOP
-from smpc_dp_verify.columns import Table, number, with_parties
+from smpc_dp_verify.asked import EFFECTS, LOOPS, read_loop
+from smpc_dp_verify.columns import Table, number, read_table, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
 from smpc_dp_verify.record_plan import Given, digest_of, ends_of, read_given, read_rows
+from smpc_dp_verify.session import Session
 from smpc_dp_verify.step_plan import read_step
 from smpc_dp_verify.sums import Sums as SessionSums
 
@@ -94,7 +95,10 @@ class Shares:
 def read_shares(sums: SessionSums) -> Shares | None:
     """Return the noise that a session with records fixes; None if not planned here; Refused if malformed."""
     session, given = sums.session, sums.session.parameters
-    if session.protocol != "secagg" or "epsilon" not in given or "smallest_count" in given:
+    if session.protocol != "secagg" or "smallest_count" in given:
+        return None
+    if "epsilon" not in given:
+        _check_exact(session)
         return None
     parties, lost = len(session.names), len(session.names) - sums.least
     try:
@@ -103,8 +107,6 @@ def read_shares(sums: SessionSums) -> Shares | None:
         counted = honest - (sums.corrupt == 0)
         required(counted >= 1, "the parameter corrupt")
         asked = given["ask"] if isinstance(given["ask"], list) else given["ask"].split(";")
-        if any(ROBUST_LOOP.match(text) for text in asked):
-            return None
         given = with_parties(given, session.names)
         if any(LOOP.match(text) for text in asked):
             return _of_steps(given, parties, counted)
@@ -120,6 +122,22 @@ def read_shares(sums: SessionSums) -> Shares | None:
     length, unit = sum(one.block.cells for one in chosen.scaled), _unit(request.table)
     plan = (request, chosen)
     return Shares(chosen.least, chosen.most, lambda _: digest, counted, length, unit, plan, chosen.is_private)
+
+
+def _check_exact(session: Session) -> None:
+    """Refuse exact sums of several requests that need the column of parties."""
+    given = with_parties(session.parameters, session.names)
+    try:
+        table = read_table(given["records"])
+        names = {name for name, column in table.columns.items() if column.is_party}
+        needed = {*read_loop(given["ask"], table).columns} if names else set[str]()
+    except TooMany:
+        return
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise Refused("the session is malformed") from None
+    for name in names & needed:
+        reason = f"{name!r} is the party: each cell has records of one party, so none is shown without noise"
+        raise Refused(reason)
 
 
 def _unit(table: Table) -> str:

@@ -27,6 +27,9 @@ from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.session.session_file import plan_parameters
 from smpc_dp_verify.columns import with_parties
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.session import Session
+from smpc_dp_verify.sum_plan import read_shares
+from smpc_dp_verify.sums import read_sums
 
 Floats = NDArray[np.float64]
 Rows = dict[str, NDArray[Any]]
@@ -204,11 +207,11 @@ def test_each_party_counts_its_own_rows() -> None:
     assert {one.unreconciled is None for one in own} == {False}
 
 
-def test_exact_steps_reach_the_fit_with_indicators_of_parties() -> None:
+def test_steps_reach_the_fit_with_indicators_of_parties() -> None:
     """Log odds of the pooled rows by Newton's method; without a party none are shown, and it is named."""
     ask = "logistic(ill ~ arm + age + hospital)"
     schema = schema_of()
-    plan = plan_fit(schema, ask, steps=8, budget=None, parties=4)
+    plan = plan_fit(schema, ask, steps=8, budget=(900.0, 1e-6), parties=4)
     tables = read(schema)
     for _ in range(8):
         made = fitted(plan, np.sum([plan.vector(table) for table in tables], axis=0), range(4))
@@ -316,6 +319,88 @@ def test_rows_beyond_those_of_a_person_are_of_no_party() -> None:
 def test_exact_tables_of_parties_are_refused() -> None:
     with pytest.raises(ConfigError, match="each cell has records of one party, so none is shown"):
         plan_tables(schema_of(), "arm x hospital", 10)
+
+
+@pytest.mark.parametrize(
+    "ask", ["logistic(ill ~ age + hospital)", "poisson(age ~ arm + hospital + arm:hospital)"]
+)
+def test_exact_steps_with_the_party_are_refused_by_both_auditors(ask: str) -> None:
+    """With noise they are allowed; without a party they may be exact."""
+    shown = "'hospital' is the party: each cell has records of one party, so none is shown without noise"
+    check = checker_of("secagg", 3)
+    exact: dict[str, Any] = with_parties({"records": SETTINGS, "ask": ask}, PARTIES)
+    for given, reasons in (
+        (exact, [shown]),
+        (exact | {"epsilon": 1.0, "delta": 1e-6}, []),
+        (exact | {"ask": "logistic(ill ~ age + arm)"}, []),
+        (exact | {"ask": "random_effects(age, 100)"}, []),
+    ):
+        _, issues = check(given, 4)
+        assert [(one.where, one.reason) for one in issues] == [("ask", reason) for reason in reasons]
+        sums = read_sums(session_of(given))
+        if not reasons:
+            read_shares(sums)
+            continue
+        with pytest.raises(Refused) as raised:
+            read_shares(sums)
+        assert str(raised.value) == shown
+
+
+def test_hazard_ratios_to_a_lost_reference_are_refused_by_name() -> None:
+    columns = COLUMNS | {"age": COLUMNS["age"] | {"bins": [40, 50, 60]}}
+    for ties in ("cox", "cox_breslow", "cox_efron"):
+        made = answers(f"{ties}(age, ill ~ hospital + arm)", (0, 2, 3), columns=columns)
+        assert {(one.value, one.low, one.note) for one in made} == {
+            (None, None, "refused: no rows of bob are in the sum")
+        }
+        made = answers(f"{ties}(age, ill ~ hospital + arm)", (0, 1, 2, 3), columns=columns)
+        assert all(one.value is not None for one in made)
+
+
+OF_CONDITIONS = [
+    "count",
+    "mean(age)",
+    "count by arm",
+    "arm x hospital",
+    "variance(age, robust)",
+    "quantile(age, 0.5)",
+    "regression(pressure ~ age)",
+    "covariance(age, pressure)",
+    "difference(age) by arm",
+    "chi_square(arm, hospital)",
+]
+
+
+@pytest.mark.parametrize("ask", OF_CONDITIONS)
+def test_answers_whose_condition_admits_lost_parties_alone_are_refused_by_name(ask: str) -> None:
+    made = answers(f"{ask} where hospital = carol and age > 30", (0, 1, 3))
+    assert {(one.value, one.low, one.high, one.p_value, one.note) for one in made} == {
+        (None, None, None, None, "refused: no rows of carol are in the sum")
+    }
+    some = "hospital != alice and hospital != bob"
+    made = answers(f"{ask} where {some}", (0, 1))
+    assert {(one.value, one.note) for one in made} == {
+        (None, "refused: no rows of carol, dave are in the sum")
+    }
+    if "hospital" not in ask:
+        assert all(one.value is not None for one in answers(f"{ask} where {some}", (0, 1, 3)))
+
+
+def test_the_second_auditor_computes_no_answer_about_lost_parties_alone() -> None:
+    ask = [f"{one} where hospital {rest}" for one in ("count", "mean(age) by arm") for rest in CONDITIONS]
+    given = with_parties(GIVEN | {"ask": ask}, PARTIES)
+    shares = read_shares(read_sums(session_of(given)))
+    assert shares is not None
+    made = shares.answers([1 << 60] * shares.length, shares.most, (0, 1), 0.0)
+    is_shown = [[value is not None for value in (*one.values, *one.errors)] for one in made]
+    assert is_shown == [[False] * 2, [False] * 2, [True] * 2, [False] * 4, [False] * 4, [True] * 4]
+
+
+CONDITIONS = ("= carol", "!= alice and hospital != bob", "!= bob and hospital != carol")
+
+
+def session_of(given: dict[str, Any]) -> Session:
+    return Session(bytes(32), "secagg", 3, given, {}, PARTIES, "relay", None)
 
 
 def test_the_audit_of_a_release_has_a_row_of_one_party() -> None:

@@ -69,9 +69,8 @@ ROWS: dict[str, object] = {
         PRIVACY | FITTED,
         FITTED,
         {"ask": "random_effects(age, 100)"},
-        PRIVACY | {"ask": "regression(age ~ sex, robust)"},
     ],
-    ids=["count", "table", "noisy fit", "exact fit", "exact effects", "robust errors"],
+    ids=["count", "table", "noisy fit", "exact fit", "exact effects"],
 )
 def test_every_request_about_records_is_checked(asked: dict[str, object]) -> None:
     """All requests that the parameters stand for, each step of a regression among them."""

@@ -400,7 +400,6 @@ def test_both_plan_the_same_noise_of_records_in_secure_sums(name: str) -> None:
     "more",
     [
         {"ask": "logistic(ill ~ age)", "epsilon": None, "delta": None},
-        {"ask": ["regression(bmi ~ age + ill , robust )"]},
         {
             "ask": f"covariance({', '.join(f'x{index}' for index in range(130))})",
             "records": {"max_rows": 7, "columns": dict.fromkeys((f"x{index}" for index in range(130)), UNIT)},
