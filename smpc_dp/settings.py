@@ -2,8 +2,8 @@
 
 A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
 `Meta(description=...)` is the meaning of a key. `extra` of Meta may have "range" and "default" where the type
-does not determine them. Checks, command-line options and docs/reference/session-file.md are derived from
-them.
+does not determine them. A key with `UNLISTED` is in no list of keys, of errors or documents. Checks, command-
+line options and docs/reference/session-file.md are derived from them.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
     (inspect.DictType, "table", "a table", None),
     (inspect.StructType, "table", "a table", None),
 )
+# Of a key that a table of settings has for its own use, and that a session file should not have.
+UNLISTED = msgspec.Meta(extra={"unlisted": ""})
 # A remark with a link, which documents alone have.
 _REFERENCE = re.compile(r" \(\[[^]]*\]\([^)]*\)\)")
 _ARRAYS = inspect.ListType | inspect.VarTupleType
@@ -67,7 +69,8 @@ def read(
         if key in refused:
             issues.add_issue(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED)
         elif key not in fields:
-            known = ", ".join(sorted({*fields, *explained} - {*refused}))
+            listed = {name for name, field in fields.items() if _is_listed(field)}
+            known = ", ".join(sorted({*listed, *explained} - {*refused}))
             issues.add_issue(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY)
     good: dict[str, Any] = {}
     for key, field in fields.items():
@@ -184,6 +187,11 @@ def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
     return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
+def _is_listed(field: msgspec.structs.FieldInfo) -> bool:
+    """Tell whether lists of known keys have a setting."""
+    return "unlisted" not in _parts(field.type)[2]
+
+
 def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[str]:
     """Return Markdown list items that document a table's settings: key, default, type, range, meaning.
 
@@ -192,7 +200,7 @@ def items(table: type[msgspec.Struct], without: Collection[str] = ()) -> list[st
     """
     lines = []
     for field in msgspec.structs.fields(table):
-        if field.encode_name in without:
+        if field.encode_name in without or not _is_listed(field):
             continue
         kinds, about, extra = _parts(field.type)
         is_listed = any(isinstance(kind, inspect.LiteralType) for kind in kinds)

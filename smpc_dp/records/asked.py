@@ -73,6 +73,11 @@ class Statistic(msgspec.Struct, frozen=True):
     condition: str = ""
     part_of: str = ""
 
+    @property
+    def used(self) -> frozenset[str]:
+        """The columns that it depends on: its own, and those of its groups and of its row condition."""
+        return frozenset((*self.columns, *self.by, *(one.column for one in self.where)))
+
     def named(self, name: str) -> str:
         """Return the name of a number in the answer, with the text of the row condition appended if any."""
         return f"{name} where {self.condition}" if self.condition and name != self.text else name

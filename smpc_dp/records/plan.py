@@ -96,12 +96,14 @@ class Priced:
     """Base class of plans of private requests: reports their privacy cost, and warns of large errors.
 
     Attributes:
+        statistics: what is asked for.
         shares: the sum of shares of noise, with the counted ones; None for exact sums.
         steps: the requests that it takes, one after the other.
         central: whether there is one share for all, which servers draw.
     """
 
     schema: Schema
+    statistics: tuple[Statistic, ...]
     shares: DistributedSum | None
     epsilon: float
     delta: float
@@ -145,7 +147,7 @@ class Priced:
     ) -> Answers:
         """Return estimates together with their privacy guarantee, and with what is not protected."""
         exact = self.shares is None
-        limits = NO_PRIVACY if exact else not_protected(self.schema, central=self.central)
+        limits = NO_PRIVACY if exact else not_protected(self.schema, self.statistics, central=self.central)
         return Answers(
             estimates=tuple(
                 msgspec.structs.replace(one, noise=self.noise_of(one.statistic)) for one in estimates

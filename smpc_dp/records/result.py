@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -47,8 +47,10 @@ def near_zero(value: float, error: float) -> str:
     return f"{PROJECTED}; {NEAR_ZERO}" if value < 0 else NEAR_ZERO
 
 
-def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
-    """Return sentences that tell readers what the answers' privacy guarantee does not protect."""
+def not_protected(
+    schema: Schema, statistics: Iterable[Statistic], *, central: bool = False
+) -> NamedSentences:
+    """Return sentences that tell readers what the privacy guarantee of answers to questions leaves open."""
     noise = (
         "the servers draw the noise together"
         if central
@@ -70,7 +72,7 @@ def not_protected(schema: Schema, *, central: bool = False) -> NamedSentences:
         public_rows="the number of rows of each party is public" if schema.rows == "public" else None,
         single_parties=f"answers about values of {schema.party_column} are about the rows of single parties: "
         "each record is protected, and what all records of a party have in common is told"
-        if schema.party_column
+        if any(schema.party_column in one.used for one in statistics)
         else None,
         filled="rows beyond rows_per_person, or without an id, are in the public number of rows: answers "
         f"over it take them as the middle of {', '.join(schema.filled)} (missing = false), which no interval "

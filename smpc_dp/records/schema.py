@@ -18,8 +18,8 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, Issues
 from smpc_dp.privacy.guarantee import PlainStruct, Relation
 from smpc_dp.records.party_names import PARTY
-from smpc_dp.settings import read
-from smpc_dp.values import category_of
+from smpc_dp.settings import UNLISTED, read
+from smpc_dp.values import MAX_SHOWN, category_of
 
 Rows = Literal["private", "public"]
 RowUnit = Literal["record", "person"]
@@ -163,6 +163,11 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
         """The index of the category with which regressions compare the others."""
         return 0 if self.reference is None else self.values.index(self.reference)
 
+    @property
+    def _choices(self) -> str:
+        """The words for all categories in the fault of a key that names another one."""
+        return "`values`"
+
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return the faults of the declared categories, such as duplicates."""
         result = self._value_issues(where)
@@ -186,7 +191,7 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
                 seen[key] = value
         for key, name in (("other", self.other), ("reference", self.reference)):
             if name is not None and name not in self.values:
-                reason = f"{shown(name)} is none of `values`"
+                reason = f"{shown(name)} is none of {self._choices}"
                 result.append(ConfigIssue(f"{where}.{key}", reason, ConfigCheck.UNKNOWN_NAME))
         return result
 
@@ -194,10 +199,20 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 class PartyNames(Category, frozen=True, kw_only=True, tag_field="kind", tag=PARTY):
     """Declared column whose value in each row is the party that has the row; no table has this column."""
 
-    values: Annotated[
-        tuple[str, ...], Meta(description="the parties, in the order of the roster: a session fills them in")
-    ] = ()
-    missing: Annotated[bool, Meta(description="false: each row has a party")] = False
+    # None of these is for a session file: the first is filled in, the others are refused.
+    values: Annotated[tuple[str, ...], UNLISTED] = ()
+    other: Annotated[str | None, UNLISTED] = None
+    missing: Annotated[bool, UNLISTED] = False
+    reference: Annotated[
+        str | None,
+        Meta(description="the party that regressions compare the others with; without it the first"),
+    ] = None
+
+    @property
+    def _choices(self) -> str:
+        """The words for the session's parties, the first of them by name."""
+        more = ", ..." if len(self.values) > MAX_SHOWN else ""
+        return f"the session's parties: {', '.join(self.values[:MAX_SHOWN])}{more}"
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return the faults of a column of parties: no names, or keys of other categories."""

@@ -1,8 +1,9 @@
 """One party's rows, read from a file or from arrays and put on the grids of a schema.
 
-Whatever depends on rows is reported to the party alone and refuses nothing; only a missing column, or columns
-of different lengths, do. Types are those of the schema alone: the type of a column of a file or an array may
-be that of its values, so it never refuses, and a value that does not fit counts as missing.
+Whatever depends on rows is reported to the party alone and refuses nothing; only a missing column, one of the
+name under which the party is declared, or columns of different lengths, do. Types are those of the schema
+alone: the type of a column of a file or an array may be that of its values, so it never refuses, and a value
+that does not fit counts as missing.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def read_table(source: Source, schema: Schema, *, party: str = "table", member: 
 
     Raises:
         ConfigError: a column is missing, or has another length; with public rows, too many rows; a column of
-            parties does not have the party.
+            parties does not have the party, or the table has a column of its name.
         LocalError: the file cannot be read, or a package for it is not installed.
     """
     columns, absent, read_from = _arrays(source, schema, [*schema.given, *schema.dates], party)
@@ -195,6 +196,8 @@ def _arrays(
     """Return (columns as arrays, mask of rows ignored for their person, raw columns); or ConfigError."""
     wanted = [*names, *([schema.id] if schema.id else [])]
     read = read_columns(source, wanted, party)
+    if (own := schema.party_column) is not None and own in read.names:
+        raise _party_column_error(source, own, party)
     columns = {name: column_of(values) for name, values in read.values.items()}
     lengths = {len(values) if values.ndim == 1 else -1 for values in columns.values()}
     if len(lengths) > 1 or -1 in lengths:
@@ -204,10 +207,27 @@ def _arrays(
     return columns, absent, read
 
 
+def _party_column_error(source: Source, name: str, party: str) -> ConfigError:
+    """Return the error of a table that has a column of the name under which the party is declared.
+
+    It looks at no row: whether values agree would be told by the absence of a party that refuses them.
+    """
+    has = f"{source} has" if isinstance(source, str | os.PathLike) else "the table has"
+    reason = (
+        f"{party}: {has} a column {name!r}, which the session declares as the party that has the rows: leave "
+        "the column out, or declare the party under another name"
+    )
+    return ConfigError.at(f"columns.{name}", reason, ConfigCheck.CONFLICT)
+
+
 class Columns(NamedTuple):
-    """Raw columns read from a table, with the numbers of lines that were too short, too long or unclosed."""
+    """Raw columns read from a table, with the numbers of lines that were too short, too long or unclosed.
+
+    `names`: of all columns of the table.
+    """
 
     values: dict[str, Any]
+    names: tuple[Any, ...]
     ragged: int = 0
     unclosed: int = 0
 
@@ -222,8 +242,9 @@ def read_columns(source: Source, wanted: Sequence[str], party: str) -> Columns:
     if isinstance(source, np.ndarray) and names is None:
         reason = f"{party}: an array needs named columns: a structured array or a mapping of arrays"
         raise ConfigError.at("table", reason, ConfigCheck.TYPE)
-    check_columns(list(names or ()) or _keys(source, party), wanted, party)
-    return Columns({name: source[name] for name in wanted})
+    known = list(names or ()) or _keys(source, party)
+    check_columns(known, wanted, party)
+    return Columns({name: source[name] for name in wanted}, (*known,))
 
 
 def _keys(source: Any, party: str) -> list[str]:
@@ -265,15 +286,16 @@ def _csv(path: Path, wanted: Sequence[str], party: str) -> Columns:
                 raise ConfigError.at(str(path), reason, ConfigCheck.FORMAT)
             names = named_columns(header)
             check_columns(names, wanted, party)
-            return _cells_of_lines(lines, len(names), {name: names.index(name) for name in wanted})
+            return _cells_of_lines(lines, names, {name: names.index(name) for name in wanted})
     except (OSError, csv.Error) as error:
         raise LocalError(f"{path}: cannot be read as CSV ({error})") from None
 
 
-def _cells_of_lines(lines: Iterable[str], width: int, indices: Mapping[str, int]) -> Columns:
+def _cells_of_lines(lines: Iterable[str], names: Sequence[str], indices: Mapping[str, int]) -> Columns:
     """Return the wanted cells of CSV lines as columns, empty where malformed, and count such lines."""
     columns: dict[str, list[str]] = {name: [] for name in indices}
     ragged = unclosed = 0
+    width = len(names)
     for line in lines:
         if not (content := line.removesuffix("\n")):
             continue
@@ -285,7 +307,7 @@ def _cells_of_lines(lines: Iterable[str], width: int, indices: Mapping[str, int]
         row = row or []
         for name, index in indices.items():
             columns[name].append(row[index] if index < len(row) else "")
-    return Columns(dict(columns), ragged, unclosed)
+    return Columns(dict(columns), (*names,), ragged, unclosed)
 
 
 def _parquet(path: Path, wanted: Sequence[str], party: str) -> Columns:
@@ -293,9 +315,10 @@ def _parquet(path: Path, wanted: Sequence[str], party: str) -> Columns:
     arrow, parquet = import_optional("pyarrow"), import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
-        check_columns(file.schema_arrow.names, wanted, party)
+        names = file.schema_arrow.names
+        check_columns(names, wanted, party)
         table = file.read(columns=list(wanted))
-        return Columns({name: _of_arrow(arrow, table.column(name)) for name in wanted})
+        return Columns({name: _of_arrow(arrow, table.column(name)) for name in wanted}, (*names,))
     except (OSError, ValueError) as error:
         raise LocalError(f"{path}: cannot be read as Parquet ({error})") from None
 

@@ -70,7 +70,7 @@ class PrivateRecordParameters(NoisySumParameters, PlannedRecordParameters, froze
             f"{protected(schema)} ({self.epsilon:g}, {self.delta:g})-differentially private "
             f"({schema.relation}) in what is released{steps_text(self.steps)}, given {self.known_noise}:"
         )
-        limits = not_protected(schema)
+        limits = not_protected(schema, self.request.statistics)
         return noisy_claim(
             self.plan,
             survivors,

@@ -116,11 +116,12 @@ class GopaRecords(NoisyRecordParameters):
             f"({schema.relation}) in all that {self.seen_by.format(corrupt=self.plan.max_corrupt)}"
         )
         totals = NamedSentences.of(totals=self.totals)
+        answers = not_protected(schema, self.request.statistics)
         return Claim(
             guarantee=guarantee,
             clauses=vectors.clauses.replaced(private=private) + totals,
             premises=vectors.premises,
-            limits=not_protected(schema) + totals + vectors.limits.without("any_value"),
+            limits=answers + totals + vectors.limits.without("any_value"),
         )
 
 

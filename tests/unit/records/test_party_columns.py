@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,19 @@ from smpc_dp.records.party_names import with_party_names
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.record_audit import _neighbours, audit_records
 from smpc_dp.records.regression import REFUSED
-from smpc_dp.records.result import Estimate, not_protected
+from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import Table, read_table
+from smpc_dp.session.local import create_local_session
 from smpc_dp.session.memory.randomness import SeededRandomnessForSimulation
 from smpc_dp.session.session_file import plan_parameters
+from smpc_dp.values import MAX_SHOWN
 from smpc_dp_verify.columns import with_parties
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import read_shares
 from smpc_dp_verify.sums import read_sums
+from tests.command import smpc_dp as smpc_dp_command
 
 Floats = NDArray[np.float64]
 Rows = dict[str, NDArray[Any]]
@@ -45,6 +49,12 @@ SETTINGS: dict[str, Any] = {"columns": COLUMNS, "max_rows": 20_000, "rows_expect
 ASK = "regression(pressure ~ arm + age + hospital)"
 # Of each hospital the number of its rows, and what it adds to pressure.
 SIZES, EFFECTS = (2000, 1200, 2500, 1700), (5.0, 0.0, -8.0, 2.0)
+
+
+def write_csv(path: Path, rows: Rows) -> Path:
+    lines = [",".join(map(str, line)) for line in zip(*rows.values(), strict=True)]
+    path.write_text("\n".join([",".join(rows), *lines, ""]))
+    return path
 
 
 def schema_of(names: list[str] = PARTIES, **changes: Any) -> Schema:
@@ -268,10 +278,15 @@ def test_one_more_party_has_a_coefficient_of_its_own() -> None:
     ("column", "where", "reason"),
     [
         ({"values": ["bob", "alice"]}, ".values", "are the parties of the roster, in its order"),
-        ({"reference": "zoe"}, ".reference", "'zoe' is none of `values`"),
+        (
+            {"reference": "zoe"},
+            ".reference",
+            "'zoe' is none of the session's parties: alice, bob, carol, dave",
+        ),
         ({"other": "bob"}, ".other", "each row has a party"),
         ({"missing": True}, ".missing", "each row has a party"),
-        ({"lower": 0}, ".lower", "unknown key"),
+        ({"lower": 0}, ".lower", "unknown key (known: reference)"),
+        ({"refrence": "bob"}, ".refrence", "unknown key (known: reference)"),
     ],
 )
 def test_a_wrong_column_of_parties_is_refused(column: dict[str, Any], where: str, reason: str) -> None:
@@ -296,9 +311,22 @@ def test_one_column_of_parties_beside_others_is_allowed() -> None:
     ]
 
 
+def test_the_fault_of_an_unknown_reference_names_the_first_parties() -> None:
+    names = [f"party-{index:03}" for index in range(30)]
+    filled, _ = with_party_names(
+        SETTINGS | {"columns": {**COLUMNS, "hospital": {"kind": "party", "reference": "zoe"}}},
+        names,
+        "records",
+    )
+    assert isinstance(filled, dict)
+    with pytest.raises(ConfigError) as raised:
+        read_schema(filled)
+    (issue,) = raised.value.issues
+    assert issue.reason == f"'zoe' is none of the session's parties: {', '.join(names[:MAX_SHOWN])}, ..."
+
+
 def test_a_table_needs_no_column_of_parties_and_other_names_are_refused() -> None:
-    schema = schema_of()
-    rows = {**hospital(2), "hospital": np.array(["anything"] * SIZES[2])}
+    schema, rows = schema_of(), hospital(2)
     table = read_table(rows, schema, party="carol")
     assert set(table.codes["hospital"].tolist()) == {2}
     assert not [line for line in odd_values(rows, schema, "carol") if "hospital" in line]
@@ -307,6 +335,46 @@ def test_a_table_needs_no_column_of_parties_and_other_names_are_refused() -> Non
     (issue,) = raised.value.issues
     assert issue.check == ConfigCheck.UNKNOWN_NAME
     assert issue.reason.startswith("table is none of its parties")
+
+
+@pytest.mark.parametrize("value", ["anything", "carol"])
+def test_a_table_with_the_column_of_parties_is_refused(value: str, tmp_path: Path) -> None:
+    """Whatever its values are: a refusal of some values would tell of rows by the party's absence."""
+    schema = schema_of()
+    rows = {name: column[:3] for name, column in hospital(2).items()} | {"hospital": np.array([value] * 3)}
+    file = write_csv(tmp_path / "rows.csv", rows)
+    fields = [(name, column.dtype) for name, column in rows.items()]
+    array = np.array([*zip(*rows.values(), strict=True)], dtype=fields)
+    sources = [(rows, "the table"), (array, "the table"), (file, str(file)), (str(file), str(file))]
+    for source, named in sources:
+        with pytest.raises(ConfigError) as raised:
+            read_table(source, schema, party="carol")
+        (issue,) = raised.value.issues
+        assert (issue.where, issue.check) == ("columns.hospital", ConfigCheck.CONFLICT)
+        assert issue.reason.startswith(f"carol: {named} has a column 'hospital', which the session")
+        with pytest.raises(ConfigError, match="has a column 'hospital'"):
+            [*odd_values(source, schema, "carol")]
+
+
+def test_a_parquet_file_with_the_column_of_parties_is_refused(tmp_path: Path) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = {**hospital(2), "hospital": ["carol"] * SIZES[2]}
+    parquet.write_table(arrow.table(rows), tmp_path / "rows.parquet")
+    with pytest.raises(ConfigError, match=r"carol: .*rows\.parquet has a column 'hospital'"):
+        read_table(tmp_path / "rows.parquet", schema_of(), party="carol")
+
+
+def test_the_check_of_a_table_refuses_the_column_of_parties(tmp_path: Path) -> None:
+    """`smpc-dp statistics --check` names the file and the column, and takes the table without it."""
+    session = create_local_session(tmp_path, PARTIES, GIVEN | {"corrupt": 0.0})
+    rows = {name: column[:3] for name, column in hospital(0).items()}
+    table = write_csv(tmp_path / "rows.csv", rows | {"hospital": np.array(["alice"] * 3)})
+    options = ("statistics", str(session), "--as", "alice", "--table", str(table), "--check")
+    refused = smpc_dp_command(*options)
+    assert refused.returncode == 1
+    assert f"columns.hospital: alice: {table} has a column 'hospital'" in refused.stderr
+    write_csv(table, rows)
+    assert smpc_dp_command(*options).returncode == 0
 
 
 def test_rows_beyond_those_of_a_person_are_of_no_party() -> None:
@@ -424,12 +492,35 @@ def test_the_release_of_parties_and_groups_passes_its_audit(rows: str, protocol:
     assert result.moved <= 1
 
 
-def test_a_column_of_parties_is_in_what_is_not_protected() -> None:
-    plain = read_schema(SETTINGS | {"columns": {"age": COLUMNS["age"]}})
-    said = [
-        any("single parties" in one for one in not_protected(each).sentences) for each in (plain, schema_of())
-    ]
-    assert said == [False, True]
+@pytest.mark.parametrize(
+    ("ask", "is_said"),
+    [
+        ("regression(age ~ pressure + hospital)", True),
+        ("regression(age ~ pressure * hospital)", True),
+        ("mean(age) by hospital", True),
+        ("table1(age) by hospital", True),
+        ("count where hospital = bob", True),
+        ("hospital", True),
+        ("mean(age); arm x hospital", True),
+        ("mean(age) by arm; regression(age ~ pressure) by arm; count where arm = b", False),
+    ],
+)
+def test_a_column_of_parties_that_is_asked_for_is_in_what_is_not_protected(ask: str, is_said: bool) -> None:
+    plan = planned(schema_of(), ask)
+    stated = plan.answers([], 4, level=0.95, simultaneous=False).not_protected
+    assert any("single parties" in one for one in stated) == is_said
+
+
+@pytest.mark.parametrize("protocol", ["secagg", "gopa", "mpyc"])
+def test_claims_tell_of_single_parties_where_the_question_does(protocol: str) -> None:
+    records, _ = with_party_names(SETTINGS, PARTIES, "records")
+    for ask, is_said in (("mean(age) by hospital", True), ("mean(age) by arm", False)):
+        given: dict[str, Any] = {"records": records, "ask": [ask], "epsilon": 1.0, "delta": 1e-6}
+        checked, issues = checker_of(protocol, session_protocol(protocol).version)(given, 4)
+        assert not issues
+        made = checked.privacy(3) if protocol == "mpyc" else checked.claim(4)
+        limits = made.not_protected if protocol == "mpyc" else made.limits.sentences
+        assert any("single parties" in one for one in limits) == is_said
 
 
 def test_the_second_auditor_fills_in_the_roster_and_refuses_another_one() -> None:

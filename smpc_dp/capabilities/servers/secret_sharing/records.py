@@ -111,7 +111,7 @@ class SharedRecordParameters(SharedParameters, NoisyRecordParameters, frozen=Tru
                     shared=f"sums of rows are shared among {servers} servers", private=private
                 ),
                 premises=ON_SHARES,
-                limits=not_protected(schema, central=True),
+                limits=not_protected(schema, self.request.statistics, central=True),
             )
         )
 
