@@ -368,7 +368,9 @@ def association(counts: Floats, noise: float, distribution: ErrorDistribution) -
     The residuals from independence, R = M counts with M of full rank on all but the last row and column, have
     the covariance M (diag(E) + noise^2) M', E being the expected counts. R' cov^-1 R is a chi-square number
     if all errors are normal. Those of counts are Poisson numbers, those of the noise may be shares of Laplace
-    noise: the kurtosis of both is in the variance of a scaled chi-square distribution of the same mean.
+    noise: the kurtosis of both is in the variance of a scaled chi-square distribution of the same mean. With
+    f degrees of freedom, a_k the part of R' cov^-1 R that is due to a source of variance 1 in cell k, and
+    kappa the excess kurtosis of the noise, that variance is 2f + sum of (E_k + kappa noise^4) a_k^2.
     """
     total = float(counts.sum())
     by_row, by_column = counts.sum(axis=1) / total, counts.sum(axis=0) / total
