@@ -15,19 +15,28 @@ from msgspec.structs import replace
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.cells import variances
-from smpc_dp.records.features import Block, product, selector
-from smpc_dp.records.intervals import Interval, around, normal_quantile, within
-from smpc_dp.records.moments import Moments, correlations, covariances, of_cells
+from smpc_dp.records.features import product, selector
+from smpc_dp.records.intervals import NORMAL, Interval, Part, around, normal_quantile, within
+from smpc_dp.records.moments import (
+    Moments,
+    correlations,
+    covariances,
+    fisher_scale,
+    of_cells,
+    without_correlation,
+)
 from smpc_dp.records.noisy import Display, NoisySums
-from smpc_dp.records.population import NORMAL_THEORY, on_scale, two_sided
+from smpc_dp.records.population import NORMAL_THEORY, p_value
 from smpc_dp.records.result import Estimate, finite, near_zero
 from smpc_dp.records.schema import Schema
 from smpc_dp.records.terms import Term, correlation_terms, covariance_terms, variance_terms
 
 UNCLEAR = "no sampling error: the fourth moments are within the noise"
-ROBUST_COSTS = "robust sampling errors cost about"
+ROBUST_COSTS = "robust sampling errors need more sums in the same budget"
 # c_b of each sum that sampling errors alone depend on.
 FACTOR = 0.01
+# Up to which part of a correlation's distance from 1 its noise is small.
+_SMALL_NOISE = 0.25
 # Powers of the first and of the second column of a pair.
 Degrees = tuple[int, int]
 Pair = tuple[str, str]
@@ -53,15 +62,16 @@ class Robust:
     plain: Callable[[Statistic, NoisySums, Display], Iterator[Estimate]]
 
     def terms(self, one: Statistic, schema: Schema) -> list[Term]:
-        """Return the plain error models with sums of third and fourth degree, and say what those cost."""
+        """Return the plain error models with sums of third and fourth degree for the sampling errors."""
         by = [selector(schema, name) for name in one.by]
         return [
-            _with(
+            replace(
                 term,
-                [
-                    product(schema, *_powers(pair, degrees), over=one.columns, by=by)
+                of_sampling={
+                    product(schema, *_powers(pair, degrees), over=one.columns, by=by): FACTOR
                     for degrees in self._degrees(pair)
-                ],
+                },
+                assumed=f"{term.assumed}; {ROBUST_COSTS}",
             )
             for term, pair in zip(self.plain_terms(one, schema), self._pairs(one), strict=True)
         ]
@@ -72,7 +82,7 @@ class Robust:
         cells = ((moments, pair) for moments, _ in of_cells(one, noisy) for pair in self._pairs(one))
         for estimate, (moments, pair) in zip(made, cells, strict=True):
             # without one the count or the variance is within the noise, which a note says
-            if estimate.sampling_error is None or estimate.value is None:
+            if estimate.population_high is None or estimate.value is None:
                 yield estimate
             else:
                 yield self._with_sampling(estimate, moments, pair, display.outside)
@@ -110,8 +120,13 @@ class Robust:
             1.0 if self._is_correlation else math.prod(schema.number(name, name).width / 2 for name in pair)
         )
         most = max(square, 0.0) + (2 * noise if note else 0.0)
-        error, own = size * math.sqrt(most / sums[0, 0][0]), made.standard_error or 0.0
-        ends, tested = self._ends(made.value or 0.0, own, error, outside)
+        error, tested = size * math.sqrt(most / sums[0, 0][0]), None
+        value, own = made.value or 0.0, made.standard_error or 0.0
+        if self._is_correlation:
+            ends = _correlation_ends(value, own, error, outside)
+            tested = p_value(value, _of_no_correlation(moments, pair, sums))
+        else:
+            ends = around(value, math.hypot(own, error), normal_quantile(outside))
         if alone:
             ends = within(ends, 0.0, size)
         plain = "" if made.note == NORMAL_THEORY else made.note
@@ -123,18 +138,6 @@ class Robust:
             p_value=tested,
             note="; ".join(filter(None, (plain, UNCLEAR if note else ""))),
         )
-
-    def _ends(
-        self, value: float, noise: float, error: float, outside: float
-    ) -> tuple[Interval, float | None]:
-        """Return the interval of the population, and of a correlation the p-value of 0, by Wald's test."""
-        if not self._is_correlation:
-            return around(value, math.hypot(noise, error), normal_quantile(outside)), None
-        slope = 1 / (1 - value**2)
-        made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope))
-        ends = (-1.0, 1.0) if made is None or made.ends is None else made.ends
-        whole = slope * math.hypot(noise, error)
-        return ends, two_sided(math.atanh(value) / whole) if whole > 0 else None
 
     def _square(self, sums: Mapping[Degrees, float]) -> float:
         """Return the variance of a row's influence on the answer, of columns in [-1, 1].
@@ -169,16 +172,43 @@ def _powers(pair: Pair, degrees: Degrees) -> tuple[str, ...]:
     return (pair[0],) * degrees[0] + (pair[1],) * degrees[1]
 
 
-def _with(term: Term, blocks: list[Block]) -> Term:
-    """Return an error model with further sums, and in `assumed` by how much they enlarge the noise.
+def _correlation_ends(value: float, noise: float, error: float, outside: float) -> Interval:
+    """Return the interval of a population's correlation, from its errors by noise and by sampling.
 
-    Alone, and under add-remove, the squared noise of an answer is the sum of the roots of its c_b times that
-    of all c_b.
+    It is to first order, and where the noise is small against the distance from 1 it has the ends on Fisher's
+    scale as well: of larger noise the slope there is wrong.
     """
-    squares = term.squares | dict.fromkeys(blocks, FACTOR)
-    plain, whole = (sum(map(math.sqrt, each.values())) for each in (term.squares, squares))
-    price = f"{ROBUST_COSTS} {math.sqrt(whole / plain):.3g} times the noise"
-    return replace(term, squares=squares, assumed=f"{term.assumed}; {price}")
+    z = normal_quantile(outside)
+    low, high = around(value, math.hypot(noise, error), z)
+    if noise <= _SMALL_NOISE * (1 - abs(value)):
+        reach = z * math.hypot(noise, error) / (1 - value**2)
+        low = min(low, math.tanh(fisher_scale(value) - reach))
+        high = max(high, math.tanh(fisher_scale(value) + reach))
+    return within((low, high), -1.0, 1.0)
+
+
+def _of_no_correlation(
+    moments: Moments, pair: Pair, sums: Mapping[Degrees, tuple[float, float]]
+) -> list[Part]:
+    """Return the errors of a correlation, by each noise and by sampling, if there is no correlation.
+
+    The sampling variance is E u^2 v^2 / n, of standardised columns; within its noise two deviations more.
+    """
+    square, noise = _with_noise(_mixed_fourth, sums)
+    most = max(square, 0.0) + (2 * noise if near_zero(square, noise) else 0.0)
+    means = {degrees: value / sums[0, 0][0] for degrees, (value, _) in sums.items()}
+    size = math.sqrt(max(_central(means, 2, 0) * _central(means, 0, 2), 0.0))
+    if not size:
+        return []
+    error = math.sqrt(most / sums[0, 0][0])
+    return [*without_correlation(moments, *pair, size), (error, NORMAL)]
+
+
+def _mixed_fourth(sums: Mapping[Degrees, float]) -> float:
+    """Return the mean product of the squares of two columns' standardised values, from sums of products."""
+    means = {degrees: value / sums[0, 0] for degrees, value in sums.items()}
+    first, second = _central(means, 2, 0), _central(means, 0, 2)
+    return _central(means, 2, 2) / (first * second) if min(first, second) > 0 else 0.0
 
 
 def _central(means: Mapping[Degrees, float], first: int, second: int) -> float:

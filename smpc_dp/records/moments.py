@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +17,25 @@ from smpc_dp.records.intervals import (
     ErrorDistribution,
     Interval,
     Part,
+    around,
     minus,
     scaled,
     shown_ratio,
     squared,
+    sum_quantile,
     times,
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
-from smpc_dp.records.population import NORMAL_THEORY, Sampling, first_order, on_scale, p_value
+from smpc_dp.records.population import NORMAL_THEORY, Sampling, first_order, p_value, sampling
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate, near_zero
 
 Floats = NDArray[np.float64]
 # Eigenvalues below this part of the largest are taken for 0.
 _ZERO = 1e-12
+# The number of rows above which a correlation has a sampling error, and the correlation nearest to 1 on
+# Fisher's scale.
+_FEWEST, _NEAREST = 3, 1 - 1e-15
 NO_CORRELATION = "no correlation: a variance is within the noise"
 
 
@@ -203,6 +208,7 @@ def _correlations(
         value = None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0)
         parts = None if unclear else _correlation_parts(moments, first, second, matrix, (i, j))
         noise = None if parts is None else math.hypot(*(part for part, _ in parts))
+        null = [] if unclear else without_correlation(moments, first, second, size)
         yield Estimate.of(
             one,
             f"correlation({first}, {second})",
@@ -211,30 +217,63 @@ def _correlations(
             cell=cell,
             value=value,
             error=noise,
-            sampled=None if value is None or parts is None else fisher(value, parts, count, display.outside),
+            sampled=None
+            if value is None or parts is None
+            else fisher(value, parts, null, count, display.outside),
             over=count,
             note=NO_CORRELATION if unclear else PROJECTED if changed else NORMAL_THEORY,
         )
 
 
-def fisher(value: float, parts: Sequence[Part], count: float, outside: float) -> Sampling | None:
-    """Return a correlation's population interval by Fisher's transform, and a p-value; None if undefined.
+def fisher(
+    value: float, parts: Sequence[Part], null: Sequence[Part], count: float, outside: float
+) -> Sampling | None:
+    """Return a correlation's population interval on Fisher's scale, and a p-value; None for too few rows.
 
-    The p-value needs no normal values: without an association a correlation has the variance 1/n. `parts`:
-    the errors that independent noises bring to the correlation.
+    The noise is normal on the scale of correlations, and the sampling error on Fisher's: near 1 either scale
+    alone is wrong for the other error. The p-value needs no normal values: without an association a
+    correlation has the variance 1/(n - 1). Noise that makes the value 1 leaves no sampling error.
+
+    Args:
+        parts: the errors that independent noises bring to the correlation.
+        null: the same without a correlation.
     """
-    if abs(value) >= 1 or count <= 3:
+    if count <= _FEWEST:
         return None
-    slope, error = 1 / (1 - value**2), (1 - value**2) / math.sqrt(count - 3)
     noise = math.hypot(*(part for part, _ in parts))
-    made = on_scale(value, noise, error, outside, (math.atanh, math.tanh, slope), parts)
-    if made is None:
-        return None
-    tested = [
-        *((slope * part, distribution) for part, distribution in parts),
-        (1 / math.sqrt(count - 3), NORMAL),
+    ends = around(value, noise, sum_quantile(parts, outside))
+    low, middle, high = (fisher_scale(one) for one in (ends[0], value, ends[1]))
+    made = sampling(middle, (low, high), 1 / math.sqrt(count - 3), outside)
+    error = (1 - value**2) / math.sqrt(count - 3) if abs(value) < 1 else None
+    population = (
+        None if made is None or made.ends is None else (math.tanh(made.ends[0]), math.tanh(made.ends[1]))
+    )
+    tested = [*null, (1 / math.sqrt(count - 1), NORMAL)]
+    return Sampling(error, population, p_value(value, tested))
+
+
+def fisher_scale(value: float) -> float:
+    """Return a correlation on Fisher's scale, brought within what numbers can tell from 1."""
+    return math.atanh(min(max(value, -_NEAREST), _NEAREST))
+
+
+def without_correlation(moments: Moments, first: str, second: str, size: float) -> list[Part]:
+    """Return the errors that noises bring to a correlation, to first order, if there is no association.
+
+    `size`: the product of both standard deviations. The noise of it does not matter to a correlation of 0.
+    """
+    count = moments.count[0]
+    x, y = (moments.sum(name)[0] / count for name in (first, second))
+    slopes: list[tuple[float, tuple[str, ...]]] = [
+        (1.0, (first, second)),
+        (-y, (first,)),
+        (-x, (second,)),
+        (x * y, ()),
     ]
-    return replace(made, p_value=p_value(math.atanh(value), tested))
+    return [
+        (slope * moments.sum(*powers)[1] / (count * size), moments.distribution(*powers))
+        for slope, powers in slopes
+    ]
 
 
 def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:

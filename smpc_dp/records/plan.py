@@ -313,7 +313,7 @@ class Plan(Priced):
         """
         present, weights = self.shares.honest, self.weights if weights is None else weights
         return max(
-            term.groups * math.sqrt(self._square(term, present) * weights.get(term.text, 1.0))
+            term.groups * math.sqrt(self._square(term.every, present) * weights.get(term.text, 1.0))
             for term in self.terms
         )
 
@@ -364,11 +364,14 @@ class Plan(Priced):
         noise = math.sqrt(shares * self.variance_of(block) + self.left)
         return (noise + rounding) / float(scaled.scale)
 
-    def _square(self, term: Term, present: int) -> float:
-        """Return the squared error of an answer's number over its range, if there were one row."""
+    def _square(self, squares: Mapping[Block, float], present: int) -> float:
+        """Return the squared error of an answer's number over its range, if there were one row.
+
+        `squares`: the factors of an error model.
+        """
         return sum(
             factor * (self.deviation_of(block, present) / block.greatest(self.schema)) ** 2
-            for block, factor in term.squares.items()
+            for block, factor in squares.items()
             if not is_public(block, self.schema)
         )
 
@@ -386,7 +389,7 @@ class Plan(Priced):
 
         `rows` is None if their number is unknown; `expected`: it is the schema's `rows_expected`.
         """
-        one_row = math.sqrt(self._square(term, present)) * term.groups
+        one_row = math.sqrt(self._square(term.squares, present)) * term.groups
         relative = one_row / rows if rows else None
         error = one_row * term.range if term.of_rows else None
         if not term.of_rows and relative is not None:

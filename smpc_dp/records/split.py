@@ -69,7 +69,7 @@ class _Errors:
         entries = [
             (row, index[block], square * term.groups**2 * given[row])
             for row, term in enumerate(terms)
-            for block, square in term.squares.items()
+            for block, square in term.every.items()
             if not is_public(block, schema)
         ]
         rows, columns, values = zip(*entries, strict=True)

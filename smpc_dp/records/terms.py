@@ -37,6 +37,8 @@ class Term(msgspec.Struct, frozen=True):
         of_rows: whether it is a total over the rows, so that its range grows with them, and not a mean.
         squares: for each block the factor of its variance, for noise in units of the block's greatest value,
             a range of 1 and one row.
+        of_sampling: the same of blocks on which sampling errors alone depend: for the split of the noise, and
+            no part of the error.
         groups: the number of groups that the rows are expected to be spread over.
         assumed: what the factors take for granted.
     """
@@ -47,6 +49,12 @@ class Term(msgspec.Struct, frozen=True):
     squares: dict[Block, float]
     groups: int = 1
     assumed: str = ""
+    of_sampling: dict[Block, float] = {}
+
+    @property
+    def every(self) -> dict[Block, float]:
+        """The factors of all blocks among which the noise is split."""
+        return self.squares | self.of_sampling
 
 
 def count_terms(one: Statistic, schema: Schema) -> list[Term]:
@@ -121,7 +129,7 @@ def is_public(block: Block, schema: Schema) -> bool:
 
 def noisy_blocks(answers: Sequence[Sequence[Term]], schema: Schema) -> list[Block]:
     """Return the different blocks of sums with noise that answers depend on, in order."""
-    blocks = dict.fromkeys(block for terms in answers for term in terms for block in term.squares)
+    blocks = dict.fromkeys(block for terms in answers for term in terms for block in term.every)
     return [block for block in blocks if not is_public(block, schema)]
 
 
@@ -162,13 +170,16 @@ def where(term: Term, one: Statistic) -> Term:
     """Return an error model over only the rows that satisfy a statistic's condition, unchanged if none."""
     if not one.where:
         return term
-    squares = {
-        msgspec.structs.replace(block, where=one.where): square for block, square in term.squares.items()
-    }
+    squares, of_sampling = (
+        {msgspec.structs.replace(block, where=one.where): square for block, square in each.items()}
+        for each in (term.squares, term.of_sampling)
+    )
     assumed = term.assumed
     if not term.of_rows:
         assumed = f"{assumed}, if all rows satisfy the condition".removeprefix(", ")
-    return msgspec.structs.replace(term, text=one.named(term.text), squares=squares, assumed=assumed)
+    return msgspec.structs.replace(
+        term, text=one.named(term.text), squares=squares, of_sampling=of_sampling, assumed=assumed
+    )
 
 
 def _all_rows(block: Block) -> Block:

@@ -67,6 +67,7 @@ class Term(NamedTuple):
     """One estimate of a statistic: the sums (blocks) it needs, each with its factor c_b, and its range.
 
     `groups`: that rows are spread over. `range`: in its unit, of one row where it is a total over rows.
+    `of_sampling`: the sums on which its sampling error alone depends.
     """
 
     text: str
@@ -74,6 +75,13 @@ class Term(NamedTuple):
     range: float
     is_total: bool = False
     groups: int = 1
+    of_sampling: frozenset[Block] = frozenset()
+
+    @property
+    def value(self) -> Term:
+        """The estimate with the sums of its value alone."""
+        factors = {block: one for block, one in self.factors.items() if block not in self.of_sampling}
+        return self._replace(factors=factors)
 
 
 def read_ask(ask: Any, table: Table, pairs: int = MOST_LENGTH) -> list[Asked]:
@@ -433,7 +441,8 @@ def _under(term: Term, one: Asked) -> Term:
     """Return an estimate with its sums restricted to the rows that satisfy the statistic's condition."""
     factors = {block._replace(where=one.where): factor for block, factor in term.factors.items()}
     text = term.text if term.text == one.text else f"{term.text} where {one.condition}"
-    return term._replace(text=text, factors=factors)
+    of_sampling = frozenset(block._replace(where=one.where) for block in term.of_sampling)
+    return term._replace(text=text, factors=factors, of_sampling=of_sampling)
 
 
 def _of_counts(one: Asked, table: Table) -> list[Term]:
@@ -499,7 +508,8 @@ def _of_robust(one: Asked, table: Table) -> list[Term]:
     for term, (a, b) in zip(terms, pairs, strict=True):
         powers = [((a,) * first + (b,) * second) for first, second in DEGREES[plain.kind, a == b]]
         added = [table.block(*each, over=one.columns, by=by) for each in powers]
-        result.append(term._replace(factors=term.factors | dict.fromkeys(added, 0.01)))
+        factors = term.factors | dict.fromkeys(added, 0.01)
+        result.append(term._replace(factors=factors, of_sampling=frozenset(added)))
     return result
 
 

@@ -170,7 +170,7 @@ def check_errors(request: Request, given: dict[str, Any], variance: int, parties
     for term in request.terms:
         if term.text not in by_text:
             continue
-        each = request.error(term, variance, parties)
+        each = request.error(term.value, variance, parties)
         error = each / rows if rows else math.inf
         if isinstance(most, dict):
             error = (each if term.is_total else error) * term.range

@@ -312,9 +312,6 @@ NULL: dict[str, tuple[str, Draw, int, float, bool]] = {
     "log-rank, Laplace noise": ("logrank(time, event) by arm", survivors, 600, 5.0, True),
     "log-rank, stratified": ("logrank(time, event) by arm x stage", survivors, 1500, 3.0, False),
     "Cox": ("cox(time, event ~ arm)", survivors, 1500, 2.0, False),
-    "Cox, Efron's ties": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, False),
-    "Cox, Efron's ties, Laplace noise": ("cox_efron(time, event ~ arm)", survivors, 1500, 2.0, True),
-    "Cox, Breslow's ties, Laplace noise": ("cox_breslow(time, event ~ arm)", survivors, 1500, 2.0, True),
     "Cox, Laplace noise": ("cox(time, event ~ arm)", survivors, 1500, 3.0, True),
     "Cox, two covariates": ("cox(time, event ~ arm + stage)", survivors, 3000, 2.0, False),
 }
@@ -383,7 +380,6 @@ POPULATION: dict[str, tuple[str, Draw, float, dict[str, float]]] = {
         {"median": 8 * math.log(2), "restricted": 8 * (1 - math.exp(-1.5))},
     ),
     "Cox": ("cox(time, event ~ arm)", survivors, 2.0, {"log hazard": 0.0}),
-    "Cox, Efron's ties": ("cox_efron(time, event ~ arm)", survivors, 2.0, {"log hazard": 0.0}),
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
 from smpc_dp.records.features import Block, selector
-from smpc_dp.records.fourth import UNCLEAR
+from smpc_dp.records.fourth import ROBUST_COSTS, UNCLEAR
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.population import NORMAL_THEORY
 from smpc_dp.records.result import Answers
@@ -147,6 +148,23 @@ def test_no_noise_gives_the_error_of_the_rows_own_influences(name: str) -> None:
     assert abs(plain.sampling_error / error - 1) > 0.05  # type: ignore[operator]
     if name.startswith("correlation"):
         assert found.p_value is not None
+
+
+@pytest.mark.parametrize("rows", ["private", "public"])
+@pytest.mark.parametrize("text", ["variance(x)", "covariance(x, y) by arm", "correlation(x, y) where x > 2"])
+def test_the_planned_error_is_that_of_the_value(text: str, rows: str) -> None:
+    """At the noise of the request it is that of the same sums without robust errors, and no price is said."""
+    schema = schema_of(rows=rows, **({"rows_expected": 5000} if rows == "private" else {}))
+    robust_plan, alone = (
+        plan_request(schema, asked, epsilon=1.0, delta=1e-6, parties=1)
+        for asked in (text.replace(")", ", robust)"), text)
+    )
+    found, expected = robust_plan.errors(1, 5000), replace(robust_plan, terms=alone.terms).errors(1, 5000)
+    assert [one.relative for one in found] == [one.relative for one in expected]
+    for one, other in zip(found, alone.errors(1, 5000), strict=True):
+        assert ROBUST_COSTS in one.assumed
+        assert "times" not in one.assumed
+        assert (one.relative or 0.0) > (other.relative or 1.0)
 
 
 def test_groups_and_conditions_have_their_own_fourth_moments() -> None:

@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError
+from smpc_dp.records import cox
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
-from smpc_dp.records.cox import NO_FIT
-from smpc_dp.records.partial_likelihood import RiskSets, Ties, _Step, fitted_partial
+from smpc_dp.records.cox import NO_FIT, OF_TIES
+from smpc_dp.records.partial_likelihood import Fit, RiskSets, Ties, _Step, fitted_partial
 from smpc_dp.records.plan import plan_request
 from smpc_dp.records.schema import read_schema
 from smpc_dp.records.table import read_table
@@ -54,13 +55,46 @@ def binned() -> dict[str, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_both_are_those_of_a_library_on_the_same_bins(ties: Ties) -> None:
+def test_both_are_those_of_a_library_on_the_same_bins(monkeypatch: pytest.MonkeyPatch, ties: Ties) -> None:
+    made: list[Fit] = []
+
+    def kept(*given: Any) -> Fit:
+        fit = fitted_partial(*given)
+        assert fit is not None
+        made.append(fit)
+        return fit
+
+    monkeypatch.setattr(cox, "fitted_partial", kept)
     values, errors, value, error = LIBRARY[ties]
-    made = answers(f"cox_{ties}(time, event ~ arm + stage)", binned())
-    assert [one.value for one in made] == pytest.approx(values, rel=1e-6)
-    assert [one.sampling_error for one in made] == pytest.approx(errors, rel=1e-6)
+    found = answers(f"cox_{ties}(time, event ~ arm + stage)", binned())
+    assert [one.value for one in found] == pytest.approx(values, rel=1e-6)
     (one,) = answers(f"cox_{ties}(time, event ~ arm) by stage", binned())
-    assert (one.value, one.sampling_error) == pytest.approx((value, error), rel=1e-6)
+    assert one.value == pytest.approx(value, rel=1e-6)
+    several, alone = (np.sqrt(np.diag(fit.inverse)) for fit in made)
+    assert several == pytest.approx(errors, rel=1e-6)
+    assert alone == pytest.approx([error], rel=1e-6)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_nothing_is_said_about_a_population(ties: Ties) -> None:
+    """In wide bins a hazard ratio of 3 is far from what either has without any noise."""
+    rng = np.random.default_rng(2)
+    arm = rng.random(5000) < 0.5
+    rows = survivors(rng, 5000)
+    life = rng.exponential(1 / np.where(arm, 0.3, 0.1))
+    rows |= {
+        "time": np.minimum(4 * np.floor(life / 4) + 2, 12.0),
+        "event": (life < 12) * 1.0,
+        "arm": np.where(arm, "new", "old"),
+    }
+    (one,) = answers(f"cox_{ties}(time, event ~ arm)", rows)
+    assert one.value is not None
+    assert math.log(3) - one.value > 0.02
+    about = (one.sampling_error, one.population_low, one.population_high, one.p_value)
+    assert about == (None, None, None, None)
+    assert one.note.startswith(OF_TIES)
+    (grouped,) = answers("cox(time, event ~ arm)", rows)
+    assert None not in (grouped.sampling_error, grouped.population_low, grouped.p_value)
 
 
 def test_wide_bins_make_both_smaller_than_grouped_times() -> None:
@@ -162,13 +196,6 @@ def test_what_the_noise_hides_has_no_value() -> None:
         assert (near.value is None, far.value, far.note) == (False, None, NO_FIT)
         made = answers(f"cox_{ties}(time, event ~ arm)", few, 30.0, 1)
         assert {(one.value, one.note, one.p_value) for one in made} == {(None, NO_FIT, None)}
-
-
-def test_a_note_says_which_ties() -> None:
-    notes = {answers(f"cox_{ties}(time, event ~ arm)", binned())[0].note for ties in TIES}
-    assert notes == {
-        f"{name}'s ties of the bins; the interval is to first order" for name in ("Breslow", "Efron")
-    }
 
 
 def test_all_three_are_of_one_block_and_share_its_noise() -> None:

@@ -30,7 +30,7 @@ from smpc_dp_verify.draws import plan_draws
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.losses import Grid
 from smpc_dp_verify.noise import MOST_BITS, Noise, _composed
-from smpc_dp_verify.record_plan import read_request
+from smpc_dp_verify.record_plan import check_errors, read_request
 from smpc_dp_verify.schedule import group_of, pcg64
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import read_shares
@@ -342,6 +342,20 @@ def test_both_ask_and_answer_the_same_of_records(name: str) -> None:
                 assert (value is None, error is None) == (first is None, size is None)
                 assert value is None or value == pytest.approx(first, rel=1e-10, abs=1e-10 * (size or 0.0))
                 assert error is None or error == pytest.approx(size, rel=1e-10)
+
+
+@pytest.mark.parametrize("name", ["robust errors, rows private", "robust errors of pairs, rows private"])
+def test_both_state_the_same_errors_of_robust_answers(name: str) -> None:
+    """A limit is compared with the error of the value, without the sums of sampling errors alone."""
+    parties, records, more = RECORDS[name]
+    parameters, _, _ = planned_records(name)
+    own, present = parameters.session.own_variance, parameters.plan.parties
+    errors = {one.text: one.standard_error for one in parameters.request.errors(present)}
+    for part, passes in ((1 + 1e-6, True), (1 - 1e-3, False)):
+        limits = {text: part * error for text, error in errors.items() if error is not None}
+        given = BASE | more | {"records": records, "max_standard_error": limits}
+        with nullcontext() if passes else pytest.raises(Refused):
+            check_errors(read_request(given, parties, parameters.session.honest), given, own, parties)
 
 
 def test_both_move_a_row_that_no_longer_satisfies_a_condition_as_far() -> None:
