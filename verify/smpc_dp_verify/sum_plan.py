@@ -10,7 +10,7 @@ from typing import Any
 
 from smpc_dp_verify.answers import Answer, Sums, is_computed
 from smpc_dp_verify.asked import EFFECTS, LOOPS, ROBUST_LOOP
-from smpc_dp_verify.columns import Table, number, with_parties
+from smpc_dp_verify.columns import Table, number, read_budget, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
@@ -108,6 +108,7 @@ def read_shares(sums: SessionSums) -> Shares | None:
         given = with_parties(given, session.names)
         if any(LOOP.match(text) for text in asked):
             return _of_steps(given, parties, counted)
+        read_budget(given)
         request = read_given(given, parties, MOST_COORDINATES, MOST_BLOCKS)
         split = given.get("split", "range")
         required(split in ("range", "balanced"), "the parameter split")

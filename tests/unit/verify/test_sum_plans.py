@@ -17,6 +17,7 @@ from smpc_dp.records.features import Lacking
 from smpc_dp.records.split import _room
 from smpc_dp_verify.division import room_of
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
 from smpc_dp_verify.session import Session
@@ -329,6 +330,39 @@ def test_both_refuse_what_cannot_be_planned(more: Given) -> None:
     assert planned(given, 9) is None
     with pytest.raises(Refused):
         read_shares(read_sums(session_of(given, 9)))
+
+
+@pytest.mark.parametrize("ask", [["count", "mean(age)"], "logistic(ill ~ age)"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"delta": delta} for delta in (0.0, 1, 1.0, 2.0, -1e-6, True)),
+        *({"epsilon": epsilon} for epsilon in (0.0, -1.0, 1000.0, 1e300, True, 10**400)),
+    ],
+    ids=str,
+)
+def test_both_refuse_a_budget_that_no_session_has(more: Given, ask: Any) -> None:
+    given = {"records": {"max_rows": 2000, "columns": COLUMNS}, "ask": ask, "epsilon": 2.0, "delta": 1e-6}
+    if "epsilon" not in more or more["epsilon"] < 10**400:
+        # a session file has no such integers
+        assert planned(given | more, 9) is None
+    with pytest.raises(Refused):
+        read_shares(read_sums(session_of(given | more, 9)))
+    wide = given | {"epsilon": 100.5}
+    assert (planned(wide, 9) is None) == isinstance(ask, list)
+    if isinstance(ask, list):
+        with pytest.raises(Refused, match="epsilon"):
+            read_shares(read_sums(session_of(wide, 9)))
+    else:
+        assert shares_of(wide, 9).least > 0
+
+
+@pytest.mark.parametrize("delta", [1.0, 2.0, math.nan])
+def test_the_shift_at_a_delta_that_none_reaches_is_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta"):
+        gaussian_mu(1.0, delta)
+    with pytest.raises(ValueError, match="delta"):
+        gaussian_epsilon(-delta, 1.0)
 
 
 @pytest.mark.parametrize(
