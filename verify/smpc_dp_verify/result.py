@@ -420,9 +420,11 @@ class SignedRun:
         claimed = {"unit": shares.unit, "epsilon": given["epsilon"], "delta": given["delta"]}
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
+        if shares.asked is not None:
+            check_order([*shares.asked], stored.fields["estimates"])
         hide = stored.fields["hide"]
         for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
-            _check_answer(one, stored.fields["estimates"])
+            _check_answer(one, shares.cells(one.statistic), stored.fields["estimates"])
 
     def _body(self) -> list[Any]:
         """Return the signed message's decoded fields; raise Failed for wrong types or encoding."""
@@ -525,12 +527,23 @@ class SignedRun:
         demand(_are_close(given, values), "wrong-result", "value")
 
 
-def _check_answer(one: Answer, estimates: Any) -> None:
-    """Refuse estimates of an answer with other values or standard errors."""
+def check_order(asked: Sequence[str], estimates: Any) -> None:
+    """Refuse estimates of what is not asked for, and in another order than that of the question."""
     demand(isinstance(estimates, list), "wrong-result", "estimates")
-    own = [each for each in estimates if isinstance(each, dict) and each.get("statistic") == one.statistic]
+    places = {text: place for place, text in enumerate(asked)}
+    found = [each.get("statistic") if isinstance(each, dict) else None for each in estimates]
+    is_asked = all(isinstance(text, str) and text in places for text in found)
+    demand(is_asked, "wrong-result", "estimates of what is not asked for")
+    order = [places[text] for text in found]
+    demand(order == sorted(order), "wrong-result", "the order of estimates")
+
+
+def _check_answer(one: Answer, cells: list[dict[str, str]], estimates: list[dict[str, Any]]) -> None:
+    """Refuse estimates of an answer with other cells, values or standard errors."""
+    own = [each for each in estimates if each["statistic"] == one.statistic]
     fits = len(own) == len(one.values)
-    for each, value, error in zip(own, one.values, one.errors, strict=fits):
+    for each, cell, value, error in zip(own, cells, one.values, one.errors, strict=fits):
+        fits = fits and each.get("cell") == cell
         for name, number in (("value", value), ("standard_error", error)):
             fits = fits and _is_near(each.get(name), number, error or 0.0)
     demand(fits, "wrong-result", f"estimates of {one.statistic}")

@@ -20,6 +20,7 @@ from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
+from smpc_dp_verify.result import check_order
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import Shares, read_shares
 from smpc_dp_verify.sums import read_sums
@@ -165,11 +166,14 @@ def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None
     own = shares.answers(elements, int(checked.variance), numbers, hide)
     computed = {one.statistic for one in own}
     others = {f"estimates of {one.text}" for one in checked.request.statistics if one.text not in computed}
-    assert {*shares.unchecked} == {"intervals"} | others
+    # the other ones are fields of every result
+    assert {one for one in shares.unchecked if one.startswith("estimates")} == others
+    check_order([*(shares.asked or {})], [{"statistic": each.statistic} for each in expected.estimates])
     for one in own:
         found = [*zip(one.values, one.errors, strict=True)]
         first = [(each.value, each.standard_error) for each in expected.of(one.statistic)]
         assert len(found) == len(first)
+        assert shares.cells(one.statistic) == [each.cell for each in expected.of(one.statistic)]
         for (value, error), (right, size) in zip(found, first, strict=True):
             assert (value is None, error is None) == (right is None, size is None)
             assert value is None or value == pytest.approx(right, rel=1e-9, abs=1e-9 * (size or 0.0))
