@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -416,15 +417,28 @@ class SignedRun:
             "rows": shares.rows_of(numbers),
         }
         for name, value in expected.items():
-            demand(stored.fields[name] == value, "wrong-result", name)
+            is_same = type(stored.fields[name]) is type(value) and stored.fields[name] == value
+            demand(is_same, "wrong-result", name)
         claimed = {"unit": shares.unit, "epsilon": given["epsilon"], "delta": given["delta"]}
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
+        self._check_guarantee(stored.fields["privacy"].get("guarantee"), claimed)
         if shares.asked is not None:
             check_order([*shares.asked], stored.fields["estimates"])
         hide = stored.fields["hide"]
         for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
             _check_answer(one, shares.cells(one.statistic), stored.fields["estimates"])
+
+    def _check_guarantee(self, guarantee: Any, claimed: dict[str, Any]) -> None:
+        """Raise Failed unless a guarantee, where there is one, has the numbers, relation and unit claimed."""
+        if guarantee is None:
+            return
+        is_public = self.sums.session.parameters["records"].get("rows") == "public"
+        expected = {name: claimed[name] for name in ("epsilon", "delta")}
+        expected |= {"relation": "substitution" if is_public else "add-remove", "protects": claimed["unit"]}
+        is_same = isinstance(guarantee, dict)
+        is_same = is_same and all(guarantee.get(name) == value for name, value in expected.items())
+        demand(is_same, "wrong-result", "privacy.guarantee")
 
     def _body(self) -> list[Any]:
         """Return the signed message's decoded fields; raise Failed for wrong types or encoding."""
@@ -595,7 +609,14 @@ def _check_forms(fields: dict[str, Any]) -> None:
     for table, forms in tables:
         is_right = is_right and isinstance(table, dict)
         is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
+    is_right = is_right and all(_fits(fields[name]) for name in FORMS if name != "weight")
+    is_right = is_right and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
     demand(is_right, "malformed", "the numbers of the result")
+
+
+def _fits(value: Any) -> bool:
+    """Tell whether a value is null or a number that a float64 can have."""
+    return value is None or abs(value) <= sys.float_info.max
 
 
 def _check_record_forms(fields: dict[str, Any]) -> None:
@@ -606,10 +627,11 @@ def _check_record_forms(fields: dict[str, Any]) -> None:
         {*fields} >= {"estimates", "rows", "present", "counted"}
         and (type(level) in NUMBER and 0 < level < 1)
         and type(fields.get("simultaneous")) is bool
-        and (hide is None or (type(hide) in NUMBER and hide >= 0))
+        and (hide is None or (type(hide) in NUMBER and hide >= 0 and _fits(hide)))
         and (begins in (None, ...) or is_whole)
         and isinstance(privacy, dict)
         and all(type(privacy.get(name, ...)) in PRIVACY_FORMS[name] for name in PRIVACY_FORMS)
+        and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
     )
     demand(is_right, "malformed", "the numbers of the result")
 

@@ -358,6 +358,42 @@ def test_both_find_other_counts_of_shares_and_rows(name: str, value: Any, kind: 
     assert both(*stored(tmp_path, scenario, result | {name: changed})).check == Check.WRONG_RESULT
 
 
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("change", [{"hide": HUGE}, {"level": HUGE}, {"privacy": {"epsilon": HUGE}}], ids=str)
+def test_both_refuse_numbers_that_are_no_float64(change: dict[str, Any], tmp_path: Path) -> None:
+    """Integers of 400 digits, of statistics of records and of a sum."""
+    scenario = RecordScenario("records", "", RECORDS, kind="statistics")
+    for each, result in ((scenario, scenario.result()), (KEEP, copy.deepcopy(KEEP.results[RECEIVER]))):
+        changed = change
+        if "privacy" in change:
+            changed = {"privacy": result["privacy"] | change["privacy"]}
+        elif each is KEEP:
+            changed = {"step": HUGE}
+        assert both(*stored(tmp_path, each, result | changed)).check == Check.MALFORMED
+
+
+def test_both_refuse_other_types_than_integers(tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", RECORDS, kind="statistics")
+    changed = scenario.result() | {"present": 4.0}
+    assert both(*stored(tmp_path, scenario, changed)).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_guarantee_is_that_of_the_session(kind: str, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", KINDS[kind], kind="statistics")
+    result = scenario.result()
+    right = result["privacy"]["guarantee"]
+    changes = ({"epsilon": 0.1}, {"delta": 0.0}, {"relation": "substitution"}, {"protects": "person"})
+    for guarantee in (7, *(right | change for change in changes)):
+        result["privacy"]["guarantee"] = guarantee
+        file, session = stored(tmp_path, scenario, result)
+        assert second.audit_result(file, session).check == "wrong-result"
+    result["privacy"]["guarantee"] = None
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+
+
 @pytest.mark.parametrize("name", ["level", "hide", "privacy", "estimates", "simultaneous", "counted"])
 def test_both_refuse_a_result_without_a_field(name: str, tmp_path: Path) -> None:
     scenario = RecordScenario("records", "", RECORDS, kind="statistics")
