@@ -361,6 +361,18 @@ def test_both_refuse_a_budget_that_no_session_has(more: Given, ask: Any) -> None
         assert shares_of(wide, 9).least > 0
 
 
+@pytest.mark.parametrize(("columns", "more"), [(16, 0), (70, 6)])
+def test_what_would_take_minutes_is_not_planned(columns: int, more: int) -> None:
+    """Signs of 16 columns, or absent rows of six conditions, change all products of two of the columns."""
+    names = [f"x{index}" for index in range(columns)]
+    column = {"lower": -1.0, "upper": 1.0, "missing": False}
+    records = {"max_rows": 50, "rows": "public", "columns": dict.fromkeys(names, column)}
+    asked = [f"covariance({', '.join(names)}{', robust' * (not more)})"]
+    asked += [f"mean(x0) where x{index + 1} >= 0" for index in range(more)]
+    given = {"records": records, "ask": asked, "epsilon": 1.0, "delta": 1e-6, "public_rows": [20] * 9}
+    assert read_shares(read_sums(session_of(given, 9))) is None
+
+
 @pytest.mark.parametrize("delta", [1.0, 2.0, math.nan])
 def test_the_shift_at_a_delta_that_none_reaches_is_refused(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):
