@@ -546,9 +546,8 @@ def check_order(asked: Sequence[str], estimates: Any) -> None:
     demand(isinstance(estimates, list), "wrong-result", "estimates")
     places = {text: place for place, text in enumerate(asked)}
     found = [each.get("statistic") if isinstance(each, dict) else None for each in estimates]
-    is_asked = all(isinstance(text, str) and text in places for text in found)
-    demand(is_asked, "wrong-result", "estimates of what is not asked for")
-    order = [places[text] for text in found]
+    order = [places[text] for text in found if isinstance(text, str) and text in places]
+    demand(len(order) == len(found), "wrong-result", "estimates of what is not asked for")
     demand(order == sorted(order), "wrong-result", "the order of estimates")
 
 
@@ -610,7 +609,7 @@ def _check_forms(fields: dict[str, Any]) -> None:
         is_right = is_right and isinstance(table, dict)
         is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
     is_right = is_right and all(_fits(fields[name]) for name in FORMS if name != "weight")
-    is_right = is_right and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
+    is_right = is_right and privacy is not None and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
     demand(is_right, "malformed", "the numbers of the result")
 
 

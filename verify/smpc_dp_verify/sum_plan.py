@@ -22,6 +22,8 @@ PLANNED = re.compile(r"statistics (?:.* )?([1-9a-f][0-9a-f]*)/1 ([0-9a-f]{64})",
 LOOP = re.compile(rf"\s*(?:{'|'.join((*LOOPS, EFFECTS))})\s*\(")
 # Coordinates of a vector, and blocks of which a plan is made here.
 MOST_COORDINATES, MOST_BLOCKS = 1 << 22, 8192
+# Below it the noise depends on how an account is rounded, and is not planned here.
+LEAST_EPSILON = 1e-5
 # Of a result: what of its estimates and of its privacy is not computed here.
 UNCHECKED_NUMBERS = (
     *("level", "name", "unit", "over", "note", "noise", "sampling_error", "p_value", "population_low"),
@@ -126,6 +128,8 @@ def read_shares(sums: SessionSums) -> Shares | None:
         if any(ROBUST_LOOP.match(text) for text in asked):
             return None
         given = with_parties(given, session.names)
+        if 0 < number(given["epsilon"]) < LEAST_EPSILON:
+            raise TooMany("the digits of so small an epsilon")
         if any(LOOP.match(text) for text in asked):
             return _of_steps(given, parties, counted)
         read_budget(given)

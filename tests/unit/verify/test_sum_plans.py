@@ -373,6 +373,16 @@ def test_what_would_take_minutes_is_not_planned(columns: int, more: int) -> None
     assert read_shares(read_sums(session_of(given, 9))) is None
 
 
+@pytest.mark.parametrize("ask", [["count", "mean(age)"], "logistic(ill ~ age)"])
+def test_a_tiny_epsilon_is_not_planned(ask: Any) -> None:
+    given = {"records": {"max_rows": 50, "columns": COLUMNS}, "ask": ask, "epsilon": 9e-6, "delta": 1e-6}
+    assert read_shares(read_sums(session_of(given, 9))) is None
+    given |= {"epsilon": 1e-3}
+    assert shares_of(given, 9).check(
+        f"statistics {planned(given, 9).planned()}", [0, 0] if isinstance(ask, str) else None
+    )
+
+
 @pytest.mark.parametrize("delta", [1.0, 2.0, math.nan])
 def test_the_shift_at_a_delta_that_none_reaches_is_refused(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):
