@@ -146,4 +146,5 @@ def _are_close(given: Any, expected: Any) -> bool:
             except OverflowError:
                 # An integer that is no float64.
                 return False
-    return bool(given == expected)
+    # 4.0 and true are equal to the integers 4 and 1
+    return type(given) is type(expected) and bool(given == expected)

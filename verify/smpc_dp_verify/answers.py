@@ -182,6 +182,19 @@ class Sums:
         return Answer(one.text, values, errors)
 
 
+def labels(answer: Asked, table: Table) -> list[dict[str, str]]:
+    """Return for each cell of an answer, in order, by column its category or its bin, such as `[0, 10)`."""
+    cells: list[dict[str, str]] = [{}]
+    for one in selectors(answer, table):
+        column = table.columns[one.column]
+        ends = zip(one.edges, [*one.edges[1:], column.high], strict=True)
+        texts = list(column.values) or [f"[{low:.12g}, {high:.12g})" for low, high in ends]
+        if not column.values:
+            texts[-1] = f"{texts[-1][:-1]}]"
+        cells = [{**cell, one.column: text} for cell in cells for text in texts]
+    return cells
+
+
 def is_computed(one: Asked, table: Table) -> bool:
     """Tell whether an answer is computed here."""
     by = selectors(one, table) if one.kind in ANSWERS else ()

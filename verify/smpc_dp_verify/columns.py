@@ -17,6 +17,8 @@ MOST_COLUMNS, MOST_EDGES, MOST_CELLS = 1000, 1000, 1 << 16
 # Steps of a column that declares none, and at most.
 STEPS = 1 << 24
 MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
+# Epsilon of one request, and what that of several is below.
+MOST_EPSILON, MOST_OF_STEPS = 100.0, 1000.0
 # Numbers of a column, and the width of its range.
 LARGEST, NARROWEST = 1e75, 1e-75
 # Texts that stand for a missing value, and decimals as programs write them.
@@ -412,6 +414,18 @@ def number(value: Any) -> float:
     """Return a value as a float; raise Refused unless it is a finite number."""
     required(type(value) in (int, float) and math.isfinite(value), "a number")
     return float(value)
+
+
+def read_budget(given: dict[str, Any], *, in_steps: bool = False) -> tuple[float, float]:
+    """Return epsilon and delta of a session; raise Refused for numbers that no session of records has.
+
+    `in_steps`: of all of several requests together, which may have a greater epsilon.
+    """
+    epsilon, delta = number(given["epsilon"]), number(given["delta"])
+    fits = 0 < epsilon < MOST_OF_STEPS if in_steps else 0 < epsilon <= MOST_EPSILON
+    required(fits, "the parameter epsilon")
+    required(0 < delta < 1, "the parameter delta")
+    return epsilon, delta
 
 
 def _whole(value: Any, most: int) -> int:

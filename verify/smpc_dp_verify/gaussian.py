@@ -24,7 +24,12 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the greatest shift mu, in standard deviations, that a Gaussian hides with (ε, δ)-privacy."""
+    """Return the greatest shift mu, in standard deviations, that a Gaussian hides with (ε, δ)-privacy.
+
+    Raises ValueError unless delta is below 1: any shift has a delta of 1 at most.
+    """
+    if not delta < 1:
+        raise ValueError("delta")
     low, high = 0.0, 1.0
     while gaussian_delta(epsilon, high) <= delta:
         low, high = high, 2 * high
@@ -35,7 +40,12 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the least epsilon, at this delta, of a Gaussian that is shifted by mu deviations."""
+    """Return the least epsilon, at this delta, of a Gaussian that is shifted by mu deviations.
+
+    Raises ValueError unless delta is 0 at least.
+    """
+    if not delta >= 0:
+        raise ValueError("delta")
     low, high = 0.0, 1.0
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0

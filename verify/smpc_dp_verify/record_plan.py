@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from smpc_dp_verify.asked import MOST_LENGTH, Asked, Term, all_terms, read_ask, terms_of
-from smpc_dp_verify.columns import Block, Table, number, read_table
+from smpc_dp_verify.columns import Block, Table, number, read_budget, read_table
 from smpc_dp_verify.division import balanced, blocks_of, deviations
 from smpc_dp_verify.encodings import tuple_hash, uint
 from smpc_dp_verify.errors import TooMany, required
@@ -124,14 +124,15 @@ def read_given(
 
 def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
     """Return the request, with scales, that parameters determine; `counted` parties' noise counts."""
+    epsilon, delta = read_budget(given)
     asks = read_given(given, parties)
     table, asked, terms, blocks, weights, rows, _ = asks
-    mu = gaussian_mu(given["epsilon"], given["delta"])
+    mu = gaussian_mu(epsilon, delta)
     split = given.get("split", "range")
     required(split in ("range", "balanced"), "the parameter split")
     if split == "balanced":
         each = [terms_of(one, table) for one in asked]
-        weights = balanced(each, table, weights, mu, given["epsilon"], [False] * len(asked))
+        weights = balanced(each, table, weights, mu, epsilon, [False] * len(asked))
     spread = [one / mu for one in deviations(terms, blocks, table, weights)]
     moves = Moves(blocks, table)
 

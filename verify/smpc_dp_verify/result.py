@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -416,13 +417,28 @@ class SignedRun:
             "rows": shares.rows_of(numbers),
         }
         for name, value in expected.items():
-            demand(stored.fields[name] == value, "wrong-result", name)
+            is_same = type(stored.fields[name]) is type(value) and stored.fields[name] == value
+            demand(is_same, "wrong-result", name)
         claimed = {"unit": shares.unit, "epsilon": given["epsilon"], "delta": given["delta"]}
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
+        self._check_guarantee(stored.fields["privacy"].get("guarantee"), claimed)
+        if shares.asked is not None:
+            check_order([*shares.asked], stored.fields["estimates"])
         hide = stored.fields["hide"]
         for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
-            _check_answer(one, stored.fields["estimates"])
+            _check_answer(one, shares.cells(one.statistic), stored.fields["estimates"])
+
+    def _check_guarantee(self, guarantee: Any, claimed: dict[str, Any]) -> None:
+        """Raise Failed unless a guarantee, where there is one, has the numbers, relation and unit claimed."""
+        if guarantee is None:
+            return
+        is_public = self.sums.session.parameters["records"].get("rows") == "public"
+        expected = {name: claimed[name] for name in ("epsilon", "delta")}
+        expected |= {"relation": "substitution" if is_public else "add-remove", "protects": claimed["unit"]}
+        is_same = isinstance(guarantee, dict)
+        is_same = is_same and all(guarantee.get(name) == value for name, value in expected.items())
+        demand(is_same, "wrong-result", "privacy.guarantee")
 
     def _body(self) -> list[Any]:
         """Return the signed message's decoded fields; raise Failed for wrong types or encoding."""
@@ -525,12 +541,22 @@ class SignedRun:
         demand(_are_close(given, values), "wrong-result", "value")
 
 
-def _check_answer(one: Answer, estimates: Any) -> None:
-    """Refuse estimates of an answer with other values or standard errors."""
+def check_order(asked: Sequence[str], estimates: Any) -> None:
+    """Refuse estimates of what is not asked for, and in another order than that of the question."""
     demand(isinstance(estimates, list), "wrong-result", "estimates")
-    own = [each for each in estimates if isinstance(each, dict) and each.get("statistic") == one.statistic]
+    places = {text: place for place, text in enumerate(asked)}
+    found = [each.get("statistic") if isinstance(each, dict) else None for each in estimates]
+    order = [places[text] for text in found if isinstance(text, str) and text in places]
+    demand(len(order) == len(found), "wrong-result", "estimates of what is not asked for")
+    demand(order == sorted(order), "wrong-result", "the order of estimates")
+
+
+def _check_answer(one: Answer, cells: list[dict[str, str]], estimates: list[dict[str, Any]]) -> None:
+    """Refuse estimates of an answer with other cells, values or standard errors."""
+    own = [each for each in estimates if each["statistic"] == one.statistic]
     fits = len(own) == len(one.values)
-    for each, value, error in zip(own, one.values, one.errors, strict=fits):
+    for each, cell, value, error in zip(own, cells, one.values, one.errors, strict=fits):
+        fits = fits and each.get("cell") == cell
         for name, number in (("value", value), ("standard_error", error)):
             fits = fits and _is_near(each.get(name), number, error or 0.0)
     demand(fits, "wrong-result", f"estimates of {one.statistic}")
@@ -582,7 +608,14 @@ def _check_forms(fields: dict[str, Any]) -> None:
     for table, forms in tables:
         is_right = is_right and isinstance(table, dict)
         is_right = is_right and all(type(table.get(name, ...)) in forms[name] for name in forms)
+    is_right = is_right and all(_fits(fields[name]) for name in FORMS if name != "weight")
+    is_right = is_right and privacy is not None and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
     demand(is_right, "malformed", "the numbers of the result")
+
+
+def _fits(value: Any) -> bool:
+    """Tell whether a value is null or a number that a float64 can have."""
+    return value is None or abs(value) <= sys.float_info.max
 
 
 def _check_record_forms(fields: dict[str, Any]) -> None:
@@ -593,10 +626,11 @@ def _check_record_forms(fields: dict[str, Any]) -> None:
         {*fields} >= {"estimates", "rows", "present", "counted"}
         and (type(level) in NUMBER and 0 < level < 1)
         and type(fields.get("simultaneous")) is bool
-        and (hide is None or (type(hide) in NUMBER and hide >= 0))
+        and (hide is None or (type(hide) in NUMBER and hide >= 0 and _fits(hide)))
         and (begins in (None, ...) or is_whole)
         and isinstance(privacy, dict)
         and all(type(privacy.get(name, ...)) in PRIVACY_FORMS[name] for name in PRIVACY_FORMS)
+        and all(_fits(privacy[name]) for name in ("epsilon", "delta"))
     )
     demand(is_right, "malformed", "the numbers of the result")
 

@@ -9,9 +9,12 @@ from fractions import Fraction
 from typing import NamedTuple, TypeVar
 
 from smpc_dp_verify.columns import Block, Norm, Table
+from smpc_dp_verify.errors import TooMany
 
 UP = 1 + 1e-9
 MOST_CHOICES, MOST_GROUPS = 100_000, 10
+# Changes of blocks, and products of a part's eigenvalues in all choices of absent groups: what takes seconds.
+MOST_WORK = 1 << 22
 # Sweeps of Jacobi's rotations.
 SWEEPS = 60
 Amount = TypeVar("Amount", float, Fraction)
@@ -162,6 +165,14 @@ class Moves:
         always, worst = groups.pop(((), ()), []), 0.0
         if len(groups) > MOST_GROUPS:
             return math.inf
+        names = {
+            name
+            for block, _ in pairs
+            if not block.selectors and len(block.powers) <= 2
+            for name in block.powers
+        }
+        if len(names) ** 3 << len(groups) > MOST_WORK:
+            raise TooMany("the number of blocks with a column in common")
         for absent in itertools.product((False, True), repeat=len(groups)):
             there, gone = list(always), 0.0
             for group, is_away in zip(groups.values(), absent, strict=True):
@@ -198,15 +209,21 @@ def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
 
 
 def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
-    """Return the relative changes of all blocks for each choice of signs and cells; None if too many."""
+    """Return the relative changes of all blocks for each choice of signs and cells; None if too many.
+
+    Raises TooMany if so many changes of so many blocks take too long.
+    """
     columns = sorted({name for block in part for name in (*block.powers, *block.present)})
     selectors = sorted({one for block in part for one in block.selectors})
     absent = {name for block in part for name in block.present}
     conditions = [*dict.fromkeys(block.where for block in part if block.where)]
     ranges = [range(3 if name in absent else 2) for name in columns]
     ranges += [range(2)] * len([*selectors, *conditions])
-    if math.prod(map(len, ranges)) > MOST_CHOICES:
+    choices = math.prod(map(len, ranges))
+    if choices > MOST_CHOICES:
         return None
+    if choices * len(part) > MOST_WORK:
+        raise TooMany("the number of blocks with a column in common")
     keys: list[object] = [*columns, *selectors, *conditions]
     result = set()
     for choice in itertools.product(*ranges):

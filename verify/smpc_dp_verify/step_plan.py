@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from smpc_dp_verify.asked import EFFECTS, Asked, read_loop
-from smpc_dp_verify.columns import Table, number, read_table
+from smpc_dp_verify.columns import Table, read_budget, read_table
 from smpc_dp_verify.encodings import tuple_hash, uint
 from smpc_dp_verify.errors import Refused, required
 from smpc_dp_verify.formula import check_coefficients
@@ -61,7 +61,7 @@ def read_step(given: dict[str, Any], parties: int) -> Step:
     steps = REQUESTS if one.kind == EFFECTS else given.get("steps", STEPS)
     required(type(steps) is int and 1 <= steps <= MOST_STEPS, "the parameter steps")
     required((one.kind == EFFECTS) <= ("steps" not in given), "the parameter steps")
-    mu = _shift(number(given["epsilon"]), number(given["delta"]), steps)
+    mu = _shift(*read_budget(given, in_steps=True), steps)
     moved = (_effects if one.kind == EFFECTS else _newton)(one, table, parties, mu)
     asked = {
         "text": one.text,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp_verify.answers import Answer, Sums, is_computed
-from smpc_dp_verify.asked import EFFECTS, LOOPS, read_loop
-from smpc_dp_verify.columns import Table, number, read_table, with_parties
+from smpc_dp_verify.answers import Answer, Sums, is_computed, labels
+from smpc_dp_verify.asked import EFFECTS, LOOPS, Asked, read_loop
+from smpc_dp_verify.columns import Table, number, read_budget, read_table, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
@@ -23,6 +23,14 @@ PLANNED = re.compile(r"statistics (?:.* )?([1-9a-f][0-9a-f]*)/1 ([0-9a-f]{64})",
 LOOP = re.compile(rf"\s*(?:{'|'.join((*LOOPS, EFFECTS))})\s*\(")
 # Coordinates of a vector, and blocks of which a plan is made here.
 MOST_COORDINATES, MOST_BLOCKS = 1 << 22, 8192
+# Below it the noise depends on how an account is rounded, and is not planned here.
+LEAST_EPSILON = 1e-5
+# Of a result: what of its estimates and of its privacy is not computed here.
+UNCHECKED_NUMBERS = (
+    *("level", "name", "unit", "over", "note", "noise", "sampling_error", "p_value", "population_low"),
+    *("population_high", "unreconciled", "part_of"),
+)
+UNCHECKED_WORDS = ("privacy.claim", "privacy.assumptions", "privacy.not_protected")
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,24 @@ class Shares:
     def unchecked(self) -> tuple[str, ...]:
         """What of a result's numbers and its question is not computed here."""
         if self.plan is None:
-            return ("estimates",)
+            return ("estimates", *UNCHECKED_WORDS)
         request, _ = self.plan
         others = [one.text for one in request.asked if not is_computed(one, request.table)]
-        return ("intervals", *(f"estimates of {text}" for text in others))
+        return (
+            "intervals",
+            *UNCHECKED_NUMBERS,
+            *UNCHECKED_WORDS,
+            *(f"estimates of {text}" for text in others),
+        )
+
+    @property
+    def asked(self) -> dict[str, Asked] | None:
+        """What is asked for, by its text, in order; None of answers that take several requests."""
+        return None if self.plan is None else {one.text: one for one in self.plan[0].asked}
+
+    def cells(self, statistic: str) -> list[dict[str, str]]:
+        """Return by column the label of each cell of an answer of one request, in order."""
+        return [] if self.plan is None else labels((self.asked or {})[statistic], self.plan[0].table)
 
     def answers(
         self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float
@@ -108,8 +130,11 @@ def read_shares(sums: SessionSums) -> Shares | None:
         required(counted >= 1, "the parameter corrupt")
         asked = given["ask"] if isinstance(given["ask"], list) else given["ask"].split(";")
         given = with_parties(given, session.names)
+        if 0 < number(given["epsilon"]) < LEAST_EPSILON:
+            raise TooMany("the digits of so small an epsilon")
         if any(LOOP.match(text) for text in asked):
             return _of_steps(given, parties, counted)
+        read_budget(given)
         request = read_given(given, parties, MOST_COORDINATES, MOST_BLOCKS)
         split = given.get("split", "range")
         required(split in ("range", "balanced"), "the parameter split")

@@ -266,7 +266,38 @@ def test_both_take_results_with_each_kind_of_noise(name: str, tmp_path: Path) ->
     file, session = stored(tmp_path, scenario, scenario.result())
     assert both(file, session).code == 4
     unchecked = second.audit_result(file, session).unchecked
-    assert unchecked == (("intervals",) if "law" in name else ("estimates",))
+    assert unchecked[0] == ("intervals" if "law" in name else "estimates")
+    assert ("over" in unchecked) == ("law" in name)
+    assert {"privacy.claim", "privacy.assumptions", "privacy.not_protected"} <= {*unchecked}
+
+
+def _exchanged(estimates: list[dict[str, Any]]) -> None:
+    for one, other in ((estimates[0], estimates[1]),):
+        one["cell"], other["cell"] = other["cell"], one["cell"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _exchanged,
+        lambda estimates: estimates[2].update(cell={"sex": "f"}),
+        lambda estimates: estimates.append(estimates[0] | {"statistic": "count by ward"}),
+        lambda estimates: estimates.append(estimates[0] | {"statistic": 7}),
+        lambda estimates: estimates.append(7),
+        lambda estimates: estimates.insert(0, estimates.pop()),
+    ],
+)
+def test_both_refuse_estimates_of_other_cells_and_questions(change: Any, tmp_path: Path) -> None:
+    columns = {"age": {"lower": 0, "upper": 90, "bins": [30, 60]}, "sex": {"values": ["f", "m"]}}
+    asked = RECORDS | {
+        "ask": ["count by sex", "mean(age)", "age x sex"],
+        "records": {"unit": "record", "rows": "private", "max_rows": 5, "columns": columns},
+    }
+    scenario = RecordScenario("records", "", asked, kind="statistics")
+    result = scenario.result(hide=0.0)
+    assert both(*stored(tmp_path, scenario, result)).code == 4
+    change(result["estimates"])
+    assert both(*stored(tmp_path, scenario, result)).check == Check.WRONG_RESULT
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -325,6 +356,42 @@ def test_both_find_other_counts_of_shares_and_rows(name: str, value: Any, kind: 
     changed = result[name] | value if name == "privacy" else value
     assert result[name] != changed
     assert both(*stored(tmp_path, scenario, result | {name: changed})).check == Check.WRONG_RESULT
+
+
+HUGE = 10**400
+
+
+@pytest.mark.parametrize("change", [{"hide": HUGE}, {"level": HUGE}, {"privacy": {"epsilon": HUGE}}], ids=str)
+def test_both_refuse_numbers_that_are_no_float64(change: dict[str, Any], tmp_path: Path) -> None:
+    """Integers of 400 digits, of statistics of records and of a sum."""
+    scenario = RecordScenario("records", "", RECORDS, kind="statistics")
+    for each, result in ((scenario, scenario.result()), (KEEP, copy.deepcopy(KEEP.results[RECEIVER]))):
+        changed = change
+        if "privacy" in change:
+            changed = {"privacy": result["privacy"] | change["privacy"]}
+        elif each is KEEP:
+            changed = {"step": HUGE}
+        assert both(*stored(tmp_path, each, result | changed)).check == Check.MALFORMED
+
+
+def test_both_refuse_other_types_than_integers(tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", RECORDS, kind="statistics")
+    changed = scenario.result() | {"present": 4.0}
+    assert both(*stored(tmp_path, scenario, changed)).check == Check.WRONG_RESULT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_guarantee_is_that_of_the_session(kind: str, tmp_path: Path) -> None:
+    scenario = RecordScenario("records", "", KINDS[kind], kind="statistics")
+    result = scenario.result()
+    right = result["privacy"]["guarantee"]
+    changes = ({"epsilon": 0.1}, {"delta": 0.0}, {"relation": "substitution"}, {"protects": "person"})
+    for guarantee in (7, *(right | change for change in changes)):
+        result["privacy"]["guarantee"] = guarantee
+        file, session = stored(tmp_path, scenario, result)
+        assert second.audit_result(file, session).check == "wrong-result"
+    result["privacy"]["guarantee"] = None
+    assert both(*stored(tmp_path, scenario, result)).code == 4
 
 
 @pytest.mark.parametrize("name", ["level", "hide", "privacy", "estimates", "simultaneous", "counted"])

@@ -17,8 +17,10 @@ from smpc_dp.records.features import Lacking
 from smpc_dp.records.split import _room
 from smpc_dp_verify.division import room_of
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
+from smpc_dp_verify.result import check_order
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import Shares, read_shares
 from smpc_dp_verify.sums import read_sums
@@ -164,11 +166,14 @@ def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None
     own = shares.answers(elements, int(checked.variance), numbers, hide)
     computed = {one.statistic for one in own}
     others = {f"estimates of {one.text}" for one in checked.request.statistics if one.text not in computed}
-    assert {*shares.unchecked} == {"intervals"} | others
+    # the other ones are fields of every result
+    assert {one for one in shares.unchecked if one.startswith("estimates")} == others
+    check_order([*(shares.asked or {})], [{"statistic": each.statistic} for each in expected.estimates])
     for one in own:
         found = [*zip(one.values, one.errors, strict=True)]
         first = [(each.value, each.standard_error) for each in expected.of(one.statistic)]
         assert len(found) == len(first)
+        assert shares.cells(one.statistic) == [each.cell for each in expected.of(one.statistic)]
         for (value, error), (right, size) in zip(found, first, strict=True):
             assert (value is None, error is None) == (right is None, size is None)
             assert value is None or value == pytest.approx(right, rel=1e-9, abs=1e-9 * (size or 0.0))
@@ -329,6 +334,61 @@ def test_both_refuse_what_cannot_be_planned(more: Given) -> None:
     assert planned(given, 9) is None
     with pytest.raises(Refused):
         read_shares(read_sums(session_of(given, 9)))
+
+
+@pytest.mark.parametrize("ask", [["count", "mean(age)"], "logistic(ill ~ age)"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"delta": delta} for delta in (0.0, 1, 1.0, 2.0, -1e-6, True)),
+        *({"epsilon": epsilon} for epsilon in (0.0, -1.0, 1000.0, 1e300, True, 10**400)),
+    ],
+    ids=str,
+)
+def test_both_refuse_a_budget_that_no_session_has(more: Given, ask: Any) -> None:
+    given = {"records": {"max_rows": 2000, "columns": COLUMNS}, "ask": ask, "epsilon": 2.0, "delta": 1e-6}
+    if "epsilon" not in more or more["epsilon"] < 10**400:
+        # a session file has no such integers
+        assert planned(given | more, 9) is None
+    with pytest.raises(Refused):
+        read_shares(read_sums(session_of(given | more, 9)))
+    wide = given | {"epsilon": 100.5}
+    assert (planned(wide, 9) is None) == isinstance(ask, list)
+    if isinstance(ask, list):
+        with pytest.raises(Refused, match="epsilon"):
+            read_shares(read_sums(session_of(wide, 9)))
+    else:
+        assert shares_of(wide, 9).least > 0
+
+
+@pytest.mark.parametrize(("columns", "more"), [(16, 0), (70, 6)])
+def test_what_would_take_minutes_is_not_planned(columns: int, more: int) -> None:
+    """Signs of 16 columns, or absent rows of six conditions, change all products of two of the columns."""
+    names = [f"x{index}" for index in range(columns)]
+    column = {"lower": -1.0, "upper": 1.0, "missing": False}
+    records = {"max_rows": 50, "rows": "public", "columns": dict.fromkeys(names, column)}
+    asked = [f"covariance({', '.join(names)}{', robust' * (not more)})"]
+    asked += [f"mean(x0) where x{index + 1} >= 0" for index in range(more)]
+    given = {"records": records, "ask": asked, "epsilon": 1.0, "delta": 1e-6, "public_rows": [20] * 9}
+    assert read_shares(read_sums(session_of(given, 9))) is None
+
+
+@pytest.mark.parametrize("ask", [["count", "mean(age)"], "logistic(ill ~ age)"])
+def test_a_tiny_epsilon_is_not_planned(ask: Any) -> None:
+    given = {"records": {"max_rows": 50, "columns": COLUMNS}, "ask": ask, "epsilon": 9e-6, "delta": 1e-6}
+    assert read_shares(read_sums(session_of(given, 9))) is None
+    given |= {"epsilon": 1e-3}
+    assert shares_of(given, 9).check(
+        f"statistics {planned(given, 9).planned()}", [0, 0] if isinstance(ask, str) else None
+    )
+
+
+@pytest.mark.parametrize("delta", [1.0, 2.0, math.nan])
+def test_the_shift_at_a_delta_that_none_reaches_is_refused(delta: float) -> None:
+    with pytest.raises(ValueError, match="delta"):
+        gaussian_mu(1.0, delta)
+    with pytest.raises(ValueError, match="delta"):
+        gaussian_epsilon(-delta, 1.0)
 
 
 @pytest.mark.parametrize(
