@@ -542,12 +542,12 @@ class SignedRun:
 
 
 def check_order(asked: Sequence[str], estimates: Any) -> None:
-    """Refuse estimates of what is not asked for, and in another order than that of the question."""
+    """Raise Failed for estimates of what is not asked for, or in another order than the question's."""
     demand(isinstance(estimates, list), "wrong-result", "estimates")
-    places = {text: place for place, text in enumerate(asked)}
-    found = [each.get("statistic") if isinstance(each, dict) else None for each in estimates]
-    order = [places[text] for text in found if isinstance(text, str) and text in places]
-    demand(len(order) == len(found), "wrong-result", "estimates of what is not asked for")
+    positions = {text: position for position, text in enumerate(asked)}
+    texts = [each.get("statistic") if isinstance(each, dict) else None for each in estimates]
+    order = [positions[text] for text in texts if isinstance(text, str) and text in positions]
+    demand(len(order) == len(texts), "wrong-result", "estimates of what is not asked for")
     demand(order == sorted(order), "wrong-result", "the order of estimates")
 
 
