@@ -13,8 +13,7 @@ from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema, SumsOfRo
 
 def check_no_party(one: Statistic, schema: Schema) -> None:
     """Raise ConfigError if a statistic whose sums have no noise needs the column of parties."""
-    needed = (*one.columns, *one.by, *(condition.column for condition in one.where))
-    if schema.party_column in needed:
+    if schema.party_column in one.used:
         reason = f"{schema.party_column!r} is the party: each cell has records of one party, so none is shown"
         raise ConfigError.at("ask", f"{reason} without noise", ConfigCheck.UNSUPPORTED)
 

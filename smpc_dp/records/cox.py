@@ -55,8 +55,8 @@ def cox(
     strata, covariates, time = block.selectors[:size], block.selectors[size:-2], block.selectors[-2]
     counts = Counts.of(noisy.sums(block), strata, covariates, time, noisy.deviation(block))
     design, names = _design(covariates, schema)
-    # all hazard ratios would mean something else
-    lost = {reference for column, _, reference in names if column == schema.party_column} & noisy.lost
+    # of a lost party nothing but noise is known: to be a reference, or a covariate of the fit
+    lost = {each for column, *pair in names if column == schema.party_column for each in pair} & noisy.lost
     if lost:
         fit = None
     elif ties is None:

@@ -134,7 +134,8 @@ def read_request(given: dict[str, Any], parties: int, counted: int) -> Request:
         each = [terms_of(one, table) for one in asked]
         weights = balanced(each, table, weights, mu, epsilon, [False] * len(asked))
     spread = [one / mu for one in deviations(terms, blocks, table, weights)]
-    moves = Moves(blocks, table)
+    # the log of a session that parties planned is judged, however long that takes
+    moves = Moves(blocks, table, math.inf)
 
     def on_grid(bits: float) -> tuple[Request, float, float]:
         """Return the request, the variance of a share, and the largest weighted error."""

@@ -70,10 +70,11 @@ def of_one_row(amounts: Mapping[Block, Amount]) -> Amount:
 class Moves:
     """Bounds on how far one unit's data can move a request's vector ["Sensitivity of a row"]."""
 
-    def __init__(self, blocks: Sequence[Block], table: Table) -> None:
-        self.table = table
+    def __init__(self, blocks: Sequence[Block], table: Table, most_work: float = MOST_WORK) -> None:
+        """`most_work`: TooMany is raised for blocks whose bounds take more work than that."""
+        self.table, self._most_work = table, most_work
         self.parts = _parts([block for block in blocks if not block.of_party]) if table.public else []
-        self.choices = [_choices(part) for part in self.parts]
+        self.choices = [_choices(part, most_work) for part in self.parts]
 
     def furthest(self, one: Scaled) -> int:
         """Return the greatest change of one coordinate of a block by one unit at one party, in steps."""
@@ -171,7 +172,7 @@ class Moves:
             if not block.selectors and len(block.powers) <= 2
             for name in block.powers
         }
-        if len(names) ** 3 << len(groups) > MOST_WORK:
+        if len(names) ** 3 << len(groups) > self._most_work:
             raise TooMany("the number of blocks with a column in common")
         for absent in itertools.product((False, True), repeat=len(groups)):
             there, gone = list(always), 0.0
@@ -208,7 +209,7 @@ def _parts(blocks: Iterable[Block]) -> list[list[Block]]:
     return [members for _, members in parts]
 
 
-def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
+def _choices(part: list[Block], most_work: float) -> set[tuple[float, ...]] | None:
     """Return the relative changes of all blocks for each choice of signs and cells; None if too many.
 
     Raises TooMany if so many changes of so many blocks take too long.
@@ -222,7 +223,7 @@ def _choices(part: list[Block]) -> set[tuple[float, ...]] | None:
     choices = math.prod(map(len, ranges))
     if choices > MOST_CHOICES:
         return None
-    if choices * len(part) > MOST_WORK:
+    if choices * len(part) > most_work:
         raise TooMany("the number of blocks with a column in common")
     keys: list[object] = [*columns, *selectors, *conditions]
     result = set()

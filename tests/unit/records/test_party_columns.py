@@ -402,6 +402,7 @@ def test_exact_steps_with_the_party_are_refused_by_both_auditors(ask: str) -> No
         (exact | {"epsilon": 1.0, "delta": 1e-6}, []),
         (exact | {"ask": "logistic(ill ~ age + arm)"}, []),
         (exact | {"ask": "random_effects(age, 100)"}, []),
+        (exact | {"ask": "count", "budget": {"epsilon": 4.0, "delta": 1e-6, "requests": 5}}, []),
     ):
         _, issues = check(given, 4)
         assert [(one.where, one.reason) for one in issues] == [("ask", reason) for reason in reasons]
@@ -414,12 +415,16 @@ def test_exact_steps_with_the_party_are_refused_by_both_auditors(ask: str) -> No
         assert str(raised.value) == shown
 
 
-def test_hazard_ratios_to_a_lost_reference_are_refused_by_name() -> None:
+def test_hazard_ratios_with_a_lost_clinic_are_refused_by_name() -> None:
     columns = COLUMNS | {"age": COLUMNS["age"] | {"bins": [40, 50, 60]}}
     for ties in ("cox", "cox_breslow", "cox_efron"):
         made = answers(f"{ties}(age, ill ~ hospital + arm)", (0, 2, 3), columns=columns)
         assert {(one.value, one.low, one.note) for one in made} == {
             (None, None, "refused: no rows of bob are in the sum")
+        }
+        made = answers(f"{ties}(age, ill ~ hospital + arm)", (0, 1, 3), columns=columns)
+        assert {(one.value, one.low, one.note) for one in made} == {
+            (None, None, "refused: no rows of carol are in the sum")
         }
         made = answers(f"{ties}(age, ill ~ hospital + arm)", (0, 1, 2, 3), columns=columns)
         assert all(one.value is not None for one in made)
