@@ -73,7 +73,7 @@ def _question(content: bytes) -> None:
         raise AssertionError("the second auditor takes what a verifiable run has not")
     (other,) = read_again([text], table)
     factors = [
-        [(block.powers, block.present, *_cells(block), factor) for block, factor in term.squares.items()]
+        [(block.powers, block.present, *_cells(block), factor) for block, factor in term.every.items()]
         for term in statistic_of(one).terms(one, schema)
     ]
     assert one.products == other.products
