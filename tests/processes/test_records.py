@@ -11,7 +11,7 @@ import runpy
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -422,7 +422,7 @@ def write_tables(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 # Counts stand on a page as whole numbers, the ends of their intervals farther out.
-WHOLE = {"value": round, "low": math.floor, "high": math.ceil}
+WHOLE: dict[str, Callable[[float], float]] = {"value": round, "low": math.floor, "high": math.ceil}
 
 
 def on_page(one: dict[str, Any], key: str) -> str:
