@@ -99,7 +99,10 @@ def active(
     runs: Runs = 3,
     evaluations: Annotated[int, typer.Option(help="Evaluations of a batch.")] = 20_000,
     ands: Annotated[int, typer.Option(help="AND gates of the large batch, about.")] = 1_000_000,
-    emp: Emp = None,
+    emp: Annotated[
+        str | None,
+        typer.Option(help="A folder with the compiled drivers of emp-ag2pc: emp_ag2pc and emp_ag2pc_dev."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure evaluations that are secure against both sides.
