@@ -1,5 +1,5 @@
-// What the drivers of circuits share: a file in Bristol Fashion, inputs and right outputs of its instances, and what
-// both processes spend.
+// What the drivers of circuits share: the command line FILE INSTANCES TIMES, a file in Bristol Fashion, inputs and
+// right outputs of its instances, and what both processes spend.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -162,6 +162,43 @@ private:
 
     std::size_t times_;
     Cost *costs_;
+};
+
+// The evaluations that a command line FILE INSTANCES TIMES asks for: TIMES times all instances of the circuit.
+class Evaluations {
+public:
+    const Circuit circuit;
+    const Instances instances;
+    const std::size_t times;
+
+    Evaluations(int count, char **arguments)
+        : circuit(file(count, arguments)),
+          instances(circuit, (std::size_t)number(arguments[2])),
+          times((std::size_t)number(arguments[3])),
+          costs_(times) {}
+
+    // One party's part of all evaluations: each time `ready` before the clocks start, then `run`, which returns the
+    // bytes that this party has sent. The garbler, emp::ALICE, checks the outputs.
+    template <class Ready, class Run>
+    void take_part(int who, Ready &&ready, Run &&run) {
+        for (std::size_t time = 0; time < times; ++time) {
+            ready();
+            costs_.measure(time, who == emp::ALICE, run);
+            if (who == emp::ALICE) checksum_ = instances.check();
+        }
+    }
+
+    // Prints the figures, each times `share`, in the process of the garbler.
+    void print(const char *peer, double share = 1) const { driver::print(peer, checksum_, costs_.figures(share)); }
+
+private:
+    static const char *file(int count, char **arguments) {
+        if (count != 4) fail(std::string("usage: ") + arguments[0] + " FILE INSTANCES TIMES");
+        return arguments[1];
+    }
+
+    Costs costs_;
+    emp::block checksum_ = emp::zero_block;
 };
 
 }  // namespace driver

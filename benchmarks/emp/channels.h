@@ -91,27 +91,26 @@ private:
     MemoryIO alice_{there_, back_}, bob_{back_, there_};
 };
 
-// Runs `alice` here and `bob` in a second process, over TCP on loopback, and fails where the second one does.
-template <class Alice, class Bob>
-void in_two_processes(Alice &&alice, Bob &&bob) {
-    const auto with = [](auto &part, int end, bool server) {
-        emp::NetIO io(end, true);
+// Runs `party` as emp::ALICE here and as emp::BOB in a second process, over TCP on loopback, and fails where the
+// second one does.
+template <class Party>
+void in_two_processes(Party &&party) {
+    in_two_processes(Connections(1), [&](const std::vector<int> &ends, int who) {
+        emp::NetIO io(ends[0], true);
         // Where emp makes another connection of these two processes itself.
+        const bool server = who == emp::ALICE;
         sockaddr_in address{};
         socklen_t length = sizeof address;
-        if ((server ? getsockname : getpeername)(end, reinterpret_cast<sockaddr *>(&address), &length) != 0)
+        if ((server ? getsockname : getpeername)(ends[0], reinterpret_cast<sockaddr *>(&address), &length) != 0)
             fail("a connection without a port");
         io.is_server = server;
         io.addr_ = "127.0.0.1";
         io.port_ = ntohs(address.sin_port);
         io.sync();
         io.flush();
-        part(&io);
+        party(&io, who);
         io.flush();
-    };
-    in_two_processes(
-        Connections(1), [&](const std::vector<int> &ends) { with(alice, ends[0], true); },
-        [&](const std::vector<int> &ends) { with(bob, ends[0], false); });
+    });
 }
 
 }  // namespace driver

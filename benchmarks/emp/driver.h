@@ -111,18 +111,18 @@ struct Connections {
     }
 };
 
-// Runs `alice` here and `bob` in a second process, each with its ends of the connections, and fails where the second
-// one does.
-template <class Alice, class Bob>
-void in_two_processes(const Connections &connections, Alice &&alice, Bob &&bob) {
+// Runs `party` as emp::ALICE here and as emp::BOB in a second process, each with its ends of the connections, and
+// fails where the second one does.
+template <class Party>
+void in_two_processes(const Connections &connections, Party &&party) {
     const pid_t child = fork();
     if (child < 0) fail("cannot fork");
     for (const int end : child == 0 ? connections.alice : connections.bob) close(end);
     if (child == 0) {
-        bob(connections.bob);
+        party(connections.bob, emp::BOB);
         std::_Exit(0);
     }
-    alice(connections.alice);
+    party(connections.alice, emp::ALICE);
     int status = 0;
     if (waitpid(child, &status, 0) != child || status != 0) fail("the second process failed");
 }

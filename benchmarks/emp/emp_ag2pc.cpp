@@ -23,8 +23,6 @@
 
 #include "emp-ag2pc/emp-ag2pc.h"
 
-using emp::block;
-
 namespace {
 
 // Circuits of so many AND gates have all their triples, larger ones first.
@@ -183,31 +181,19 @@ std::uint64_t evaluate(const driver::Instances &instances, const Plan &plan, con
 }  // namespace
 
 int main(int count, char **arguments) {
-    if (count != 4) driver::fail("usage: emp_ag2pc FILE INSTANCES TIMES");
-    const driver::Circuit circuit(arguments[1]);
-    const driver::Instances instances(circuit, (std::size_t)driver::number(arguments[2]));
-    const std::size_t times = (std::size_t)driver::number(arguments[3]);
-    const Plan plan(circuit, instances.count);
-    const std::size_t rest = instances.count - (plan.pieces - 1) * plan.instances;
+    driver::Evaluations all(count, arguments);
+    const driver::Circuit &circuit = all.circuit;
+    const Plan plan(circuit, all.instances.count);
+    const std::size_t rest = all.instances.count - (plan.pieces - 1) * plan.instances;
     const Piece whole(circuit, plan.instances, plan.ands), last(circuit, rest, plan.ands);
     // emp writes its times there.
     std::cout.setstate(std::ios::failbit);
-    driver::Costs costs(times);
-    block checksum = emp::zero_block;
-    const auto party = [&](const std::vector<int> &ends, int who) {
+    const driver::Connections connections(1 + 2 * all.times * plan.pieces);
+    driver::in_two_processes(connections, [&](const std::vector<int> &ends, int who) {
         Channel::sockets.assign(ends.begin(), ends.end());
         Channel io(nullptr, 0, true);
-        for (std::size_t time = 0; time < times; ++time) {
-            costs.measure(time, who == emp::ALICE,
-                          [&] { return evaluate(instances, plan, whole, last, &io, who); });
-            if (who == emp::ALICE) checksum = instances.check();
-        }
-    };
-    driver::in_two_processes(
-        driver::Connections(1 + 2 * times * plan.pieces),
-        [&](const std::vector<int> &ends) { party(ends, emp::ALICE); },
-        [&](const std::vector<int> &ends) { party(ends, emp::BOB); });
-    const double needed = (double)(instances.count * circuit.ands) / (double)(plan.ands * plan.pieces);
-    driver::print("emp-ag2pc", checksum, costs.figures(needed));
+        all.take_part(who, [] {}, [&] { return evaluate(all.instances, plan, whole, last, &io, who); });
+    });
+    all.print("emp-ag2pc", (double)(all.instances.count * circuit.ands) / (double)(plan.ands * plan.pieces));
     return 0;
 }

@@ -13,8 +13,6 @@
 
 #include "emp-ag2pc/emp-ag2pc.h"
 
-using emp::block;
-
 namespace {
 
 // Threads of emp's protocol: it has two at work at a time.
@@ -59,23 +57,15 @@ std::uint64_t evaluate(const driver::Instances &instances, emp::NetIO *io, int w
 }  // namespace
 
 int main(int count, char **arguments) {
-    if (count != 4) driver::fail("usage: emp_ag2pc_dev FILE INSTANCES TIMES");
-    const driver::Circuit circuit(arguments[1]);
-    const driver::Instances instances(circuit, (std::size_t)driver::number(arguments[2]));
-    const std::size_t times = (std::size_t)driver::number(arguments[3]);
-    if (instances.count * circuit.wires > INT32_MAX) driver::fail("too many wires for emp's numbers");
-    driver::Costs costs(times);
-    block checksum = emp::zero_block;
-    const auto party = [&](emp::NetIO *io, int who) {
-        for (std::size_t time = 0; time < times; ++time) {
+    driver::Evaluations all(count, arguments);
+    if (all.instances.count * all.circuit.wires > INT32_MAX) driver::fail("too many wires for emp's numbers");
+    driver::in_two_processes([&](emp::NetIO *io, int who) {
+        const auto ready = [&] {
             io->sync();
             io->flush();
-            costs.measure(time, who == emp::ALICE, [&] { return evaluate(instances, io, who); });
-            if (who == emp::ALICE) checksum = instances.check();
-        }
-    };
-    driver::in_two_processes([&](emp::NetIO *io) { party(io, emp::ALICE); },
-                             [&](emp::NetIO *io) { party(io, emp::BOB); });
-    driver::print("emp-ag2pc-dev", checksum, costs.figures());
+        };
+        all.take_part(who, ready, [&] { return evaluate(all.instances, io, who); });
+    });
+    all.print("emp-ag2pc-dev");
     return 0;
 }

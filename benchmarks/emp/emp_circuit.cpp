@@ -21,8 +21,9 @@ namespace {
 // Labels of so many instances stay in the cache.
 constexpr std::size_t PIECE = 256;
 
-// One party's part, with a setup of its own.
-void evaluate(const driver::Instances &instances, emp::NetIO *io, int who) {
+// One party's part, with a setup of its own; returns the bytes that it has sent.
+std::uint64_t evaluate(const driver::Instances &instances, emp::NetIO *io, int who) {
+    const std::uint64_t before = io->send_counter;
     const driver::Circuit &circuit = instances.circuit;
     const std::size_t piece = std::min(PIECE, instances.count);
     emp::SH2PCSession session(io, who, (int)(piece * circuit.theirs));
@@ -45,30 +46,16 @@ void evaluate(const driver::Instances &instances, emp::NetIO *io, int who) {
         session.reveal_bits(&instances.got[done * circuit.outputs], emp::ALICE, out.data(), out.size());
     }
     io->flush();
+    return io->send_counter - before;
 }
 
 }  // namespace
 
 int main(int count, char **arguments) {
-    if (count != 4) driver::fail("usage: emp_circuit FILE INSTANCES TIMES");
-    const driver::Circuit circuit(arguments[1]);
-    const driver::Instances instances(circuit, (std::size_t)driver::number(arguments[2]));
-    const std::size_t times = (std::size_t)driver::number(arguments[3]);
-    driver::Costs costs(times);
-    block checksum = emp::zero_block;
-    const auto party = [&](emp::NetIO *io, int who) {
-        for (std::size_t time = 0; time < times; ++time) {
-            io->sync();
-            const std::uint64_t before = io->send_counter;
-            costs.measure(time, who == emp::ALICE, [&] {
-                evaluate(instances, io, who);
-                return io->send_counter - before;
-            });
-            if (who == emp::ALICE) checksum = instances.check();
-        }
-    };
-    driver::in_two_processes([&](emp::NetIO *io) { party(io, emp::ALICE); },
-                             [&](emp::NetIO *io) { party(io, emp::BOB); });
-    driver::print("emp-sh2pc", checksum, costs.figures());
+    driver::Evaluations all(count, arguments);
+    driver::in_two_processes([&](emp::NetIO *io, int who) {
+        all.take_part(who, [&] { io->sync(); }, [&] { return evaluate(all.instances, io, who); });
+    });
+    all.print("emp-sh2pc");
     return 0;
 }

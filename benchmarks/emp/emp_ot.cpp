@@ -128,33 +128,33 @@ double memory(long count, Rates &rates, block &checksum) {
 template <int k>
 Rates loopback(long count, block &checksum) {
     Rates rates{};
-    driver::in_two_processes(
-        [&](emp::NetIO *io) {
-            Party<k> sender(emp::ALICE, io);
-            sender.random(BATCH);
-            io->sync();
-            const driver::Clock random;
-            const long streamed = sender.random(count);
-            io->sync();
-            rates.random = (double)streamed / random.seconds();
-            const driver::Clock chosen;
-            const long batched = sender.chosen(count);
-            io->sync();
-            rates.chosen = (double)batched / chosen.seconds();
-            checksum = checksum ^ sender.row(0);
-        },
-        [&](emp::NetIO *io) {
-            Party<k> receiver(emp::BOB, io);
-            receiver.random(BATCH);
-            io->sync();
-            io->flush();
-            receiver.random(count);
-            io->sync();
-            io->flush();
-            receiver.chosen(count);
-            io->sync();
-            io->flush();
-        });
+    const auto send = [&](emp::NetIO *io) {
+        Party<k> sender(emp::ALICE, io);
+        sender.random(BATCH);
+        io->sync();
+        const driver::Clock random;
+        const long streamed = sender.random(count);
+        io->sync();
+        rates.random = (double)streamed / random.seconds();
+        const driver::Clock chosen;
+        const long batched = sender.chosen(count);
+        io->sync();
+        rates.chosen = (double)batched / chosen.seconds();
+        checksum = checksum ^ sender.row(0);
+    };
+    const auto receive = [&](emp::NetIO *io) {
+        Party<k> receiver(emp::BOB, io);
+        receiver.random(BATCH);
+        io->sync();
+        io->flush();
+        receiver.random(count);
+        io->sync();
+        io->flush();
+        receiver.chosen(count);
+        io->sync();
+        io->flush();
+    };
+    driver::in_two_processes([&](emp::NetIO *io, int who) { who == emp::ALICE ? send(io) : receive(io); });
     return rates;
 }
 

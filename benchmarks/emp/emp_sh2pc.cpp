@@ -79,7 +79,7 @@ void measure(std::size_t instances) {
     const std::unique_ptr<bool[]> got(new bool[expected.size()]);
     double setup = 0, total = 0, sent = 0, gates = 0;
 
-    const auto party = [&](emp::NetIO *io, int who) {
+    driver::in_two_processes([&](emp::NetIO *io, int who) {
         const std::uint64_t before = io->send_counter + io->recv_counter;
         const driver::Clock clock;
         Session session(io, who, (int)bits);
@@ -97,9 +97,7 @@ void measure(std::size_t instances) {
         gates = (double)session.num_and();
         if (out.size() != expected.size() || !std::equal(expected.begin(), expected.end(), got.get()))
             driver::fail("an output is wrong");
-    };
-    driver::in_two_processes([&](emp::NetIO *io) { party(io, emp::ALICE); },
-                             [&](emp::NetIO *io) { party(io, emp::BOB); });
+    });
     block checksum = emp::zero_block;
     for (std::size_t i = 0; i < expected.size(); ++i)
         if (got[i]) checksum = checksum ^ emp::makeBlock(i, ~i);
