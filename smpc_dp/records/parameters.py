@@ -173,8 +173,12 @@ class RecordParameters(RequestParameters):
         return (KIND,)
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:  # noqa: ARG002
-        """Return the planned errors of all answers, and warnings about answers with large errors."""
-        return [*map(record_answer, self.errors(parties))], self.warnings(parties)
+        """Return the planned errors of all answers, and warnings about large errors and unusual bounds."""
+        # Not at the top: every session imports this module, and few have columns.
+        from smpc_dp.records.published import bound_warnings
+
+        warnings = [*self.warnings(parties), *bound_warnings(self.schema.columns)]
+        return [*map(record_answer, self.errors(parties))], warnings
 
     def result(
         self,
