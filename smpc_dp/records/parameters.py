@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
@@ -178,7 +179,17 @@ class RecordParameters(RequestParameters):
         from smpc_dp.records.published import bound_warnings
 
         warnings = [*self.warnings(parties), *bound_warnings(self.schema.columns)]
-        return [*map(record_answer, self.errors(parties))], warnings
+        errors = self.errors(parties)
+        known = Counter(one.text for one in errors)
+        answers = [
+            record_answer(
+                replace(one, text=f"{one.asked}: {one.text}")
+                if known[one.text] > 1 and one.asked != one.text
+                else one
+            )
+            for one in errors
+        ]
+        return answers, warnings
 
     def result(
         self,

@@ -81,6 +81,7 @@ class PlannedError(PlainStruct, frozen=True):
         rows: the number of rows that it is stated for, None where it needs none.
         expected: whether that number is `rows_expected`, and not a public one.
         assumed: what else it is stated for.
+        asked: the text of the statistic that the answer is a number of.
     """
 
     text: str
@@ -90,6 +91,7 @@ class PlannedError(PlainStruct, frozen=True):
     rows: int | None
     expected: bool
     assumed: str
+    asked: str = ""
 
 
 class Priced:
@@ -382,7 +384,11 @@ class Plan(Priced):
         """
         expected = self.schema.rows == "private" or rows is None
         number = self.schema.rows_expected if expected else rows
-        return [self._error(term, present, number, expected) for term in self.terms]
+        asked = [one.text for one in self.statistics for _ in terms_of(one, self.schema)]
+        return [
+            msgspec.structs.replace(self._error(term, present, number, expected), asked=text)
+            for term, text in zip(self.terms, asked, strict=True)
+        ]
 
     def _error(self, term: Term, present: int, rows: int | None, expected: bool) -> PlannedError:
         """Return the planned standard error of one number of an answer, with noise of `present` parties.

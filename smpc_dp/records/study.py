@@ -25,7 +25,7 @@ from smpc_dp.records.intervals import NORMAL, normal_quantile, sum_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.plan import Plan, PlannedError
 from smpc_dp.records.population import student_quantile
-from smpc_dp.records.registered import statistic_of, terms_of
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan
@@ -152,9 +152,8 @@ class _Study:
 
     def _noise_alone(self, one: Statistic, reason: str) -> Iterator[Forecast]:
         """Yield predictions of a statistic's planned noise alone, for the reason given."""
-        texts = {term.text for term in terms_of(one, self.schema)}
         for error in self.plan.errors(self.present, self._public_rows):
-            if error.text in texts:
+            if error.asked == one.text:
                 yield _planned(one.text, error, reason)
 
     @property

@@ -16,7 +16,7 @@ from smpc_dp.records.exact import plan_tables
 from smpc_dp.records.features import Lacking
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.registered import terms_of
-from smpc_dp.records.result import estimate_line
+from smpc_dp.records.result import estimate_lines
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, largest_norm, sensitivity_of
 from smpc_dp.records.table import read_table
@@ -152,7 +152,7 @@ def test_numbers_of_an_answer_have_its_condition_in_their_names() -> None:
     assert plan.errors(4)[0].assumed.endswith("a quarter of the ranges, if all rows satisfy the condition")
     answers = estimate(plan, 100 * plan.vector(read_table(ROWS, plan.schema)), 4)
     assert [one.name for one in answers.estimates] == names
-    assert estimate_line(answers.estimates[0].to_json(), exact=False).startswith(f"{names[0]}: ")
+    assert estimate_lines([answers.estimates[0].to_json()], exact=False)[0].startswith(f"{names[0]}: ")
 
 
 @pytest.mark.parametrize("rows", ["private", "public"])

@@ -364,6 +364,14 @@ def test_nothing_is_promised_without_the_moments_of_a_column() -> None:
     assert other.assumed.endswith("nothing is promised about sampling: the data decide")
 
 
+def test_numbers_of_one_text_are_forecast_with_their_own_question() -> None:
+    made = forecasts(planned("correlation(x, y); correlation(x, y, robust)"), PARTIES, ROWS, {})
+    assert [(one.text, one.name) for one in made] == [
+        ("correlation(x, y)", "correlation(x, y)"),
+        ("correlation(x, y, robust)", "correlation(x, y, robust)"),
+    ]
+
+
 def test_no_strong_correlation_is_promised() -> None:
     """The noise of both variances is then too large for a first order: the test would find it too rarely."""
     plan = planned("correlation(x, y)")
