@@ -18,6 +18,7 @@ from smpc_dp.engine.phases.parameters import MAX_PARTIES, RequestParameters
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.records.record_result import KIND, RecordResult
 from smpc_dp.secagg.noisy import MOST_COMPLETE, noise_counts
@@ -81,8 +82,10 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-Epsilon = Annotated[float, Meta(gt=0, le=100, description="of each unit in one request")]
-Delta = Annotated[float, Meta(gt=0, lt=1)]
+# With less no sum with its noise fits into the ring.
+LEAST_EPSILON = 1e-9
+Epsilon = Annotated[float, Meta(ge=LEAST_EPSILON, le=100, description="of each unit in one request")]
+Delta = Annotated[float, Meta(ge=LEAST_DELTA, lt=1)]
 SplitOfNoise = Annotated[
     Literal["range", "balanced"],
     Meta(
