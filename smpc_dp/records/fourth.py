@@ -209,6 +209,22 @@ def _of_no_correlation(
     return [*without_correlation(moments, *pair, size), (error, NORMAL)]
 
 
+def noise_of_fourth(one: Statistic, noisy: NoisySums) -> float:
+    """Return the largest noise of E u^2 v^2 over this mean, of standardised columns of a correlation.
+
+    Infinite where a mean is not above 0.
+    """
+    parts = [0.0]
+    for moments, _ in of_cells(one, noisy):
+        for pair in itertools.combinations(one.columns, 2):
+            degrees = (*_UP_TO_TWO, *_OF_CORRELATION)
+            square, noise = _with_noise(
+                _mixed_fourth, {each: moments.sum(*_powers(pair, each)) for each in degrees}
+            )
+            parts.append(noise / square if square > 0 else math.inf)
+    return max(parts)
+
+
 def _mixed_fourth(sums: Mapping[Degrees, float]) -> float:
     """Return the mean product of the squares of two columns' standardised values, from sums of products."""
     means = {degrees: value / sums[0, 0] for degrees, value in sums.items()}
