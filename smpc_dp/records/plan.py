@@ -18,11 +18,10 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.privacy.accountant.compose import LEAST_DELTA
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
+from smpc_dp.privacy.guarantee import LEAST_DELTA, PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale

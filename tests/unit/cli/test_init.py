@@ -243,7 +243,8 @@ def test_a_quantity_s_name_alone_has_published_bounds(tmp_path: Path) -> None:
     assert "sbp:" not in noted
     assert "WARNING: sbp: bounds from 0 to 900 are 5.2 times as far" in " ".join(done.stdout.split())
     options = [one if one != "age=0:120" else "stay" for one in STATISTICS]
-    [line] = errors(tmp_path / "none", *options) if (tmp_path / "none").mkdir() is None else []
+    (tmp_path / "none").mkdir()
+    [line] = errors(tmp_path / "none", *options)
     assert "--column: 'stay' is not NAME=LOWER:UPPER" in line
     assert "nor one of age, height" in line
 

@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigCheck, ConfigIssue
-from smpc_dp.privacy.accountant.compose import LEAST_DELTA
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.records.intervals import is_positive_definite
 from smpc_dp.records.parameters import LEAST_EPSILON
 from smpc_dp.records.result import Answers

@@ -538,7 +538,8 @@ def test_each_printed_name_tells_one_question(alike: Answers) -> None:
         "ward: count [ward = p]",
         "median(a): quantile(a, 0.5)",
     } <= {*names}
-    robust = [one["name"] for one in numbers if "robust" in one["statistic"]]
+    robust = [one.name for one in alike.estimates if "robust" in one.statistic]
+    assert robust
     assert all("robust" in name for name in robust)
 
 
