@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, get_args
@@ -29,6 +29,7 @@ from smpc_dp.console.output import console, print_note
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.files import write_file
 from smpc_dp.identity.roster import is_name
+from smpc_dp.records.published import KNOWN_NAMES, PublishedRange, published_range
 from smpc_dp.records.schema import SchemaSettings
 from smpc_dp.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.secagg.params import check_parameters
@@ -94,7 +95,11 @@ def init(
         list[str] | None, typer.Option(help="Of statistics: what is asked, such as 'mean(age)'.")
     ] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="Of statistics: NAME=LOWER:UPPER[:STEP], or NAME=VALUE,VALUE.")
+        list[str] | None,
+        typer.Option(
+            help="Of statistics: NAME=LOWER:UPPER[:STEP], or NAME=VALUE,VALUE. A NAME as age or height_cm, "
+            "alone, has published bounds."
+        ),
     ] = None,
     max_rows: Annotated[int | None, typer.Option(help="Of statistics: most rows of a party.")] = None,
     rows_expected: Annotated[
@@ -321,8 +326,9 @@ def _suggested(prompts: Prompts) -> _Suggested:
 def _records(prompts: Prompts) -> dict[str, object]:
     """Ask for the settings of statistics of records (schema and questions), and return them."""
     ask = prompts.answer("--ask", "What is asked, as mean(age); several with ';' between", _asked)
-    text = "Columns, as age=0:120 or sex=f,m; several with ';' between"
+    text = "Columns, as age=0:120 or sex=f,m; several with ';' between; age alone has published bounds"
     columns = prompts.answer("--column", text, _columns, why=_PRIVATE)
+    _print_sources(columns or {})
     number = partial(_setting, SchemaSettings)
     rows = prompts.answer("--max-rows", "Most rows of a party", partial(number, "max_rows"))
     records: dict[str, object] = {"unit": "record", "max_rows": rows}
@@ -392,18 +398,43 @@ def _asked(text: str) -> list[str]:
 
 
 def _columns(text: str) -> dict[str, dict[str, object]]:
-    """Return a schema's columns from texts as NAME=LOWER:UPPER:STEP and NAME=VALUE,VALUE; or ValueError."""
+    """Return a schema's columns from texts as NAME=LOWER:UPPER:STEP and NAME=VALUE,VALUE; or ValueError.
+
+    The name of a quantity alone takes the bounds that are published of the quantity.
+    """
     columns: dict[str, dict[str, object]] = {}
     for part in _asked(text):
         name, equals, values = (piece.strip() for piece in part.partition("="))
         bounds = values.split(":")
-        if not equals or not values or len(bounds) > 3 or name in columns:
-            raise ValueError(f"{part!r} is not NAME=LOWER:UPPER[:STEP] or NAME=VALUE,VALUE of another column")
-        if len(bounds) > 1:
+        published = None if equals else published_range(name)
+        if name in columns or (published is None and (not values or len(bounds) > 3)):
+            known = ", ".join(KNOWN_NAMES)
+            reason = (
+                f"is not NAME=LOWER:UPPER[:STEP] or NAME=VALUE,VALUE of another column, nor one of {known}"
+            )
+            raise ValueError(f"{part!r} {reason}")
+        if published is not None:
+            columns[name] = _bounds_of(published)
+        elif len(bounds) > 1:
             columns[name] = dict(zip(("lower", "upper", "step"), map(_number, bounds), strict=False))
         else:
             columns[name] = {"values": [value.strip() for value in values.split(",")]}
     return columns
+
+
+def _bounds_of(published: PublishedRange) -> dict[str, object]:
+    """Return the declaration of a column with the bounds of a published range."""
+    return {"lower": published.lower, "upper": published.upper}
+
+
+def _print_sources(columns: Mapping[str, object]) -> None:
+    """Print the source of each column's bounds that are those of a published range."""
+    for name, column in columns.items():
+        published = published_range(name)
+        if published is not None and column == _bounds_of(published):
+            print_note(
+                f"{name}: {published}; closer bounds mean less noise, and more values that are clipped"
+            )
 
 
 def _write_local(folder: Path, terms: Terms) -> Path:

@@ -14,7 +14,7 @@ from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.receipt import SpentBudget
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
-from smpc_dp.privacy.guarantee import BUDGET
+from smpc_dp.privacy.guarantee import BUDGET, LEAST_DELTA
 from smpc_dp.settings import read
 
 # Shares of the noise's mean shift that are tried in turn: the first does for noise that is all but Gaussian.
@@ -25,7 +25,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of a session's total privacy budget: epsilon and delta for a number of requests."""
 
     epsilon: Annotated[float, Meta(gt=0, lt=1000, description="of all requests together")]
-    delta: Annotated[float, Meta(ge=1e-11, lt=1, description="of all requests together, and of each")]
+    delta: Annotated[float, Meta(ge=LEAST_DELTA, lt=1, description="of all requests together, and of each")]
     requests: Annotated[
         int, Meta(ge=1, le=1_000_000, description="requests of one connection, also those that fail")
     ]

@@ -13,6 +13,8 @@ from smpc_dp.errors import ConfigCheck, Issues
 Relation = Literal["substitution", "add-remove"]
 # Whose data are exchanged, or added or removed: one row; all rows of one person; all that one party has.
 Unit = Literal["record", "person", "party"]
+# The least delta above 0 at which the accountant states an epsilon.
+LEAST_DELTA = 1e-11
 # The key of `[parameters]` for what all requests of a session may cost together (`smpc_dp.privacy.budget`).
 BUDGET = "budget"
 

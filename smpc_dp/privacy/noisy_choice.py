@@ -77,8 +77,9 @@ def plan_choices(
 
     Raises ConfigError for a budget out of range.
     """
-    from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+    from smpc_dp.privacy.accountant.compose import Composition
     from smpc_dp.privacy.accountant.events import Event, Line, Renyi
+    from smpc_dp.privacy.guarantee import LEAST_DELTA
 
     checks = ArgumentChecks()
     checks.require_budget(epsilon, delta, least=LEAST_DELTA)

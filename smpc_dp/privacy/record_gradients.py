@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import ArgumentChecks, checks_numbers
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.guarantee import LEAST_DELTA, PrivacyGuarantee
 from smpc_dp.privacy.k_norm import k_norm
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian, discrete_laplace
 
@@ -192,7 +192,6 @@ def planned_mu(epsilon: float, delta: float) -> float:
     Raises ConfigError for a budget out of range.
     """
     # Not at the top: the accountant loads scipy.
-    from smpc_dp.privacy.accountant.compose import LEAST_DELTA
 
     checks = ArgumentChecks()
     checks.require_budget(epsilon, delta, least=LEAST_DELTA)

@@ -64,6 +64,7 @@ def _read(reader: Reader, schema: Schema, where: str) -> Statistic:
     if reader.accepts("by"):
         result = msgspec.structs.replace(result, by=reader.names("x"))
     if reader.accepts("where"):
+        reader.in_condition = True
         written, conditions = reader.next, read_conditions(reader, schema, where)
         text = " ".join(reader.tokens[written : reader.next])
         result = msgspec.structs.replace(result, where=conditions, condition=text)

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError
 
 MAX_BINS = 1024
@@ -25,6 +26,7 @@ FORMS = (
     "variance, covariance and correlation also with 'robust' as last argument; "
     "last 'where' a = b and c >= 5"
 )
+COMPARISONS = "a = b, a != b, c < 5, c <= 5, c > 5, c >= 5, with 'and' between; groups stand before 'where'"
 _TOKEN = re.compile(
     r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+*:\[\]])"
     r"|([<>]=?|!?=)|('[^']*'|\"[^\"]*\"))"
@@ -89,17 +91,27 @@ class Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens: list[str] = []
+        self.in_condition, self.condition = False, ""
         position = 0
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
+                self.in_condition = "where" in self.tokens
                 raise self.error(f"{text[position:].strip()[:20]!r} cannot be read")
             self.tokens.append(next(part for part in match.groups() if part is not None))
             position = match.end()
+            if self.tokens[-1] == "where" and not self.condition:
+                self.condition = text[position:].strip()
         self.next = 0
 
     def error(self, reason: str) -> ConfigError:
-        """Return, without raising it, an error in the requested text that lists the known forms of `ask`."""
+        """Return, without raising it, an error in the requested text that lists the known forms of `ask`.
+
+        An error in the condition names the condition, and lists the forms of comparisons alone.
+        """
+        if self.in_condition:
+            reason = f"condition {shown(self.condition)}: {reason}"
+            return ConfigError(f"{reason} (known: {COMPARISONS})", ConfigCheck.FORMAT)
         return ConfigError(f"{reason} (known: {FORMS})", ConfigCheck.FORMAT)
 
     def take(self, expected: str | None = None) -> str:

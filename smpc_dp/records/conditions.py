@@ -24,17 +24,19 @@ def read_conditions(reader: Reader, schema: Schema, where: str) -> tuple[Conditi
     ranges: dict[str, Ranges] = {}
     while True:
         name = reader.name()
-        column, sign, value = schema.column(name, where), reader.take(), reader.value()
+        column, sign = schema.column(name, where), reader.take()
         if sign not in _SIGNS:
             raise reader.error(f"one of {' '.join(_SIGNS)} is expected after {name!r}, not {sign}")
+        value = reader.value()
         compared = _of_category if isinstance(column, Category) else _of_number
         try:
             own = compared(column, sign, value)  # type: ignore[arg-type]
         except ValueError as error:
             raise ConfigError.at(where, f"column {name!r} {error}", ConfigCheck.RANGE) from None
+        together = " together with the comparisons before" if name in ranges else ""
         ranges[name] = _both(ranges.get(name, own), own)
         if not ranges[name]:
-            reason = f"column {name!r} {sign} {value}: no row can, with what stands before"
+            reason = f"no row satisfies {name} {sign} {value}{together}"
             raise ConfigError.at(where, reason, ConfigCheck.INFEASIBLE)
         if not reader.accepts("and"):
             return tuple(Condition(one, ranges[one]) for one in sorted(ranges))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.features import Selector
-from smpc_dp.records.intervals import INFINITE, around, widest_quantile
+from smpc_dp.records.intervals import INFINITE, around, is_positive_definite, widest_quantile
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.partial_likelihood import Fit, RiskSets, Ties, fitted_partial
 from smpc_dp.records.population import first_order, two_sided
@@ -241,7 +241,9 @@ class _Step:
         (start, value), (design, widths, indices) = at, model
         logs = (start[indices] + np.log(widths))[:, None, :] + (design @ value)[None, :, None]
         hazards = np.exp(np.minimum(logs, _GREATEST))
-        grown = np.expm1(hazards)
+        # of hazards so large that all have an event, infinite
+        with np.errstate(over="ignore"):
+            grown = np.expm1(hazards)
         by_event = hazards / grown
         bent = by_event * (1 - hazards - by_event)
         score, weights = events * by_event - survivals * hazards, survivals * hazards - events * bent
@@ -267,7 +269,7 @@ class _Step:
         if weight.min() <= 0 or not np.isfinite(weight).all():
             return None
         information = self.information
-        if np.linalg.eigvalsh(information)[0] <= 0:
+        if not is_positive_definite(information):
             return None
         crossed = self._summed(self.weights)
         own = np.einsum("spb,pk->k", self.score, self.design) - crossed.T @ (score / weight)

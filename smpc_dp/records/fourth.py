@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from smpc_dp.records.asked import Statistic
+from smpc_dp.records.asked import ROBUST, Statistic
 from smpc_dp.records.cells import variances
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import NORMAL, Interval, Part, around, normal_quantile, within
@@ -67,6 +67,7 @@ class Robust:
         return [
             replace(
                 term,
+                text=term.text if term.text == one.text else _named(term.text),
                 of_sampling={
                     product(schema, *_powers(pair, degrees), over=one.columns, by=by): FACTOR
                     for degrees in self._degrees(pair)
@@ -82,10 +83,9 @@ class Robust:
         cells = ((moments, pair) for moments, _ in of_cells(one, noisy) for pair in self._pairs(one))
         for estimate, (moments, pair) in zip(made, cells, strict=True):
             # without one the count or the variance is within the noise, which a note says
-            if estimate.population_high is None or estimate.value is None:
-                yield estimate
-            else:
-                yield self._with_sampling(estimate, moments, pair, display.outside)
+            if estimate.population_high is not None and estimate.value is not None:
+                estimate = self._with_sampling(estimate, moments, pair, display.outside)
+            yield replace(estimate, name=_named(estimate.name))
 
     @property
     def _is_correlation(self) -> bool:
@@ -167,6 +167,11 @@ COVARIANCE = Robust(covariance_terms, covariances)
 CORRELATION = Robust(correlation_terms, correlations)
 
 
+def _named(name: str) -> str:
+    """Return the name of a number with robust errors, given that of the number without them."""
+    return name.replace(")", f", {ROBUST})", 1)
+
+
 def _powers(pair: Pair, degrees: Degrees) -> tuple[str, ...]:
     """Return the columns of a pair, each as often as its power."""
     return (pair[0],) * degrees[0] + (pair[1],) * degrees[1]
@@ -202,6 +207,22 @@ def _of_no_correlation(
         return []
     error = math.sqrt(most / sums[0, 0][0])
     return [*without_correlation(moments, *pair, size), (error, NORMAL)]
+
+
+def noise_of_fourth(one: Statistic, noisy: NoisySums) -> float:
+    """Return the largest noise of E u^2 v^2 over this mean, of standardised columns of a correlation.
+
+    Infinite where a mean is not above 0.
+    """
+    parts = [0.0]
+    for moments, _ in of_cells(one, noisy):
+        for pair in itertools.combinations(one.columns, 2):
+            degrees = (*_UP_TO_TWO, *_OF_CORRELATION)
+            square, noise = _with_noise(
+                _mixed_fourth, {each: moments.sum(*_powers(pair, each)) for each in degrees}
+            )
+            parts.append(noise / square if square > 0 else math.inf)
+    return max(parts)
 
 
 def _mixed_fourth(sums: Mapping[Degrees, float]) -> float:

@@ -38,8 +38,18 @@ _KNOWN_OUTSIDE = 1e-8
 _RATIOS = 9
 
 INFINITE = (-math.inf, math.inf)
+# Eigenvalues below this part of the greatest one may be rounding errors.
+_ROUNDING = 1e-12
 Interval = tuple[float, float]
 Point = tuple[float, float]
+
+
+def is_positive_definite(matrix: NDArray[np.float64]) -> bool:
+    """Tell whether the least eigenvalue of a symmetric matrix is above 0 beyond rounding errors."""
+    if not np.isfinite(matrix).all():
+        return False
+    values = np.linalg.eigvalsh(matrix)
+    return float(values[0]) > _ROUNDING * float(values[-1])
 
 
 def normal_quantile(outside: float) -> float:

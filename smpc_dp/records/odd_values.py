@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smpc_dp.errors import printable
 from smpc_dp.records.derived import elapsed_numbers
@@ -21,8 +22,9 @@ _LISTED, _CHARACTERS, _REPEATED = 10, 60, 3
 
 
 def odd_values(source: Source, schema: Schema, party: str = "table") -> Iterator[str]:
-    """Yield warnings on a party's own table: undeclared categories, and out-of-bounds numbers that repeat.
+    """Yield warnings on a party's own table: undeclared categories, repeated numbers, bounds from a row.
 
+    Numbers are those out of bounds. A bound may be from a row if it is a value that one row alone has.
     Such a number, as -9 or 999, may be a code for a missing value, and is clipped to a bound otherwise.
     Raises as `read_table`.
     """
@@ -44,12 +46,24 @@ def odd_values(source: Source, schema: Schema, party: str = "table") -> Iterator
         if column.is_indicator:
             # clips nothing: other numbers are missing
             continue
-        outside = real[np.isfinite(real) & ((real < column.lower) | (real > column.upper))]
+        finite = real[np.isfinite(real)]
+        for key, bound, extreme in _extremes(column, finite):
+            if bound == extreme and np.count_nonzero(finite == bound) == 1:
+                reason = "take bounds from what is public, since all members read them"
+                yield f"{name}: {key} = {bound:.12g} is the extreme value of these rows, in one row: {reason}"
+        outside = finite[(finite < column.lower) | (finite > column.upper)]
         codes = Counter(f"{value:.12g}" for value in outside.tolist())
         codes = Counter({value: rows for value, rows in codes.items() if rows >= _REPEATED})
         if codes:
             repeated = f"{name}: numbers out of bounds that repeat, with their rows: {_listed(codes)}"
             yield f"{repeated}: of a code for a missing value leave the cell empty"
+
+
+def _extremes(column: Number, values: NDArray[np.float64]) -> Iterator[tuple[str, float, float]]:
+    """Yield (key of a bound, declared bound, extreme value) for both ends; nothing without values."""
+    if len(values):
+        yield "lower", column.lower, float(values.min())
+        yield "upper", column.upper, float(values.max())
 
 
 def _listed(counts: Counter[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
@@ -17,6 +18,7 @@ from smpc_dp.engine.phases.parameters import MAX_PARTIES, RequestParameters
 from smpc_dp.engine.result import Outcome
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.records.record_result import KIND, RecordResult
 from smpc_dp.secagg.noisy import MOST_COMPLETE, noise_counts
@@ -80,8 +82,10 @@ class AskSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
 
-Epsilon = Annotated[float, Meta(gt=0, le=100, description="of each unit in one request")]
-Delta = Annotated[float, Meta(gt=0, lt=1)]
+# With less no sum with its noise fits into the ring.
+LEAST_EPSILON = 1e-9
+Epsilon = Annotated[float, Meta(ge=LEAST_EPSILON, le=100, description="of each unit in one request")]
+Delta = Annotated[float, Meta(ge=LEAST_DELTA, lt=1)]
 SplitOfNoise = Annotated[
     Literal["range", "balanced"],
     Meta(
@@ -173,8 +177,22 @@ class RecordParameters(RequestParameters):
         return (KIND,)
 
     def planned_answers(self, parties: int, error: float = 0.0) -> tuple[list[PlannedAnswer], list[str]]:  # noqa: ARG002
-        """Return the planned errors of all answers, and warnings about answers with large errors."""
-        return [*map(record_answer, self.errors(parties))], self.warnings(parties)
+        """Return the planned errors of all answers, and warnings about large errors and unusual bounds."""
+        # Not at the top: every session imports this module, and few have columns.
+        from smpc_dp.records.published import bound_warnings
+
+        warnings = [*self.warnings(parties), *bound_warnings(self.schema.columns)]
+        errors = self.errors(parties)
+        known = Counter(one.text for one in errors)
+        answers = [
+            record_answer(
+                replace(one, text=f"{one.asked}: {one.text}")
+                if known[one.text] > 1 and one.asked != one.text
+                else one
+            )
+            for one in errors
+        ]
+        return answers, warnings
 
     def result(
         self,

@@ -14,6 +14,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.records.intervals import is_positive_definite
+
 Floats = NDArray[np.float64]
 Ties = Literal["breslow", "efron"]
 # Rows at risk and events are clear of the noise from so many deviations on.
@@ -193,7 +195,7 @@ class _Step:
             + np.einsum("sb,sbkl->kl", expected.by_tied_first, tied.second)
             + np.einsum("sbk,sbl->kl", expected.by_tied, tied.first)
         )
-        if not np.isfinite(information).all() or np.linalg.eigvalsh(information)[0] <= 0:
+        if not is_positive_definite(information):
             return None
         return cls(sets, design, ratios, risk, expected, np.asarray(score), np.asarray(information))
 

@@ -18,11 +18,10 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
-from smpc_dp.privacy.accountant.compose import LEAST_DELTA
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
+from smpc_dp.privacy.guarantee import LEAST_DELTA, PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.laplace_shares import LaplaceShare, least_scale
@@ -81,6 +80,7 @@ class PlannedError(PlainStruct, frozen=True):
         rows: the number of rows that it is stated for, None where it needs none.
         expected: whether that number is `rows_expected`, and not a public one.
         assumed: what else it is stated for.
+        asked: the text of the statistic that the answer is a number of.
     """
 
     text: str
@@ -90,6 +90,7 @@ class PlannedError(PlainStruct, frozen=True):
     rows: int | None
     expected: bool
     assumed: str
+    asked: str = ""
 
 
 class Priced:
@@ -382,7 +383,11 @@ class Plan(Priced):
         """
         expected = self.schema.rows == "private" or rows is None
         number = self.schema.rows_expected if expected else rows
-        return [self._error(term, present, number, expected) for term in self.terms]
+        asked = [one.text for one in self.statistics for _ in terms_of(one, self.schema)]
+        return [
+            msgspec.structs.replace(self._error(term, present, number, expected), asked=text)
+            for term, text in zip(self.terms, asked, strict=True)
+        ]
 
     def _error(self, term: Term, present: int, rows: int | None, expected: bool) -> PlannedError:
         """Return the planned standard error of one number of an answer, with noise of `present` parties.

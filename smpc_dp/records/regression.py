@@ -22,6 +22,7 @@ from smpc_dp.records.intervals import (
     NORMAL,
     ErrorDistribution,
     around,
+    is_positive_definite,
     normal_quantile,
     sum_quantile,
 )
@@ -142,7 +143,7 @@ class NormalEquations:
 
         Otherwise no interval is bounded.
         """
-        if np.linalg.eigvalsh(self.matrix)[0] <= 0:
+        if not is_positive_definite(self.matrix):
             return None
         inverse = np.asarray(np.linalg.inv(self.matrix), np.float64)
         estimate = inverse @ self.right

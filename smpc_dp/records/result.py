@@ -6,8 +6,8 @@ import csv
 import io
 import itertools
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -21,6 +21,10 @@ from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
 from smpc_dp.report.table1 import table_lines
 
+# Names that are a question themselves: a count, or a statistic of columns.
+_CALL = re.compile(r"count|\w+\([^()]*\)")
+# Where the groups and the condition of a question begin.
+_GROUPS = re.compile(r"\s(?:by|where)\s")
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
@@ -252,9 +256,29 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-def estimate_line(one: Mapping[str, Any], exact: bool) -> str:
+def printed_names(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a name of each estimate, given as JSON data, that tells the question and the cell of its number.
+
+    The question stands before a name that is no question itself, as `intercept`, and before a name that
+    numbers of several questions have.
+    """
+    texts: dict[tuple[str, str], set[str]] = {}
+    for one in estimates:
+        if not one["part_of"]:
+            texts.setdefault((one["name"], cell_text(one["cell"])), set()).add(one["statistic"])
+    names = []
+    for one in estimates:
+        name, text, cell = one["name"], one["statistic"], cell_text(one["cell"])
+        plain = (name.rpartition(" where ")[0] if " where " in text else "") or name
+        own = plain in (text, _GROUPS.split(text, maxsplit=1)[0])
+        alone = len(texts.get((name, cell), ())) < 2 and _CALL.fullmatch(plain)
+        shown = name if own or alone else f"{text}: {plain}"
+        names.append(f"{shown} [{cell}]" if cell else shown)
+    return names
+
+
+def _estimate_line(one: Mapping[str, Any], name: str, exact: bool) -> str:
     """Return one estimate, given as JSON data, as a line of text with its errors and intervals."""
-    name = f"{one['name']} [{cell_text(one['cell'])}]" if one["cell"] else one["name"]
     over = "" if one["over"] is None else f" over {one['over']:.6g} values"
     noise = [] if one["standard_error"] is None else [f"standard error {one['standard_error']:.3g}"]
     if not one["low"] is one["high"] is None:
@@ -274,10 +298,11 @@ def estimate_line(one: Mapping[str, Any], exact: bool) -> str:
 def estimate_lines(estimates: Sequence[Mapping[str, Any]], *, exact: bool) -> list[str]:
     """Return a line for each estimate, as `Estimate.to_json` gives them; a table for those that are one."""
     lines: list[str] = []
-    for text, parts in itertools.groupby(estimates, key=itemgetter("part_of")):
+    named = zip(printed_names(estimates), estimates, strict=True)
+    for text, parts in itertools.groupby(named, key=lambda pair: pair[1]["part_of"]):
         together = list(parts)
-        each = (estimate_line(one, exact) for one in together)
-        lines += table_lines(text, together) if text else each
+        each = (_estimate_line(one, name, exact) for name, one in together)
+        lines += table_lines(text, [one for _, one in together]) if text else each
     return lines
 
 

@@ -15,17 +15,18 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.search import bisect
 from smpc_dp.records.answers import DEFAULT_HIDE, noisy_sums
 from smpc_dp.records.asked import Statistic
 from smpc_dp.records.comparisons import association
 from smpc_dp.records.features import Block, Lacking, product, selector
 from smpc_dp.records.forecast import Expected, Forecast
-from smpc_dp.records.fourth import ROBUST_COSTS
+from smpc_dp.records.fourth import ROBUST_COSTS, noise_of_fourth
 from smpc_dp.records.intervals import NORMAL, normal_quantile, sum_quantile
 from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.plan import Plan, PlannedError
 from smpc_dp.records.population import student_quantile
-from smpc_dp.records.registered import statistic_of, terms_of
+from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan
@@ -59,6 +60,9 @@ _Z_POWER = normal_quantile(2 * (1 - POWER))
 # Steps towards the correlation that a test finds, and the strongest one that is promised: noise that hides
 # one of .52 hides both variances so well that a power of .72 was measured, and at .8 one of .32.
 _STEPS, _STRONGEST = 4, 0.45
+_NOT_FOUND = f"the noise hides correlations up to {_STRONGEST:g}: no effect is promised that the test finds"
+# Points of the noise of fourth moments at which the power of a robust test is computed, and bisections.
+_POINTS, _BISECTIONS = 200, 40
 
 
 def check_expected(expected: Mapping[str, Expected], schema: Schema, where: str = "--expect") -> None:
@@ -152,9 +156,8 @@ class _Study:
 
     def _noise_alone(self, one: Statistic, reason: str) -> Iterator[Forecast]:
         """Yield predictions of a statistic's planned noise alone, for the reason given."""
-        texts = {term.text for term in terms_of(one, self.schema)}
         for error in self.plan.errors(self.present, self._public_rows):
-            if error.text in texts:
+            if error.asked == one.text:
                 yield _planned(one.text, error, reason)
 
     @property
@@ -280,9 +283,12 @@ class _Study:
         for each in self._answers(one, self.expected):
             groups = ", in groups of equal size" if one.by else ""
             made = self._forecast(one, each, f"{assumed}{groups}")
-            # with fourth moments near their noise a test rejects less often than is computed here
-            if one.kind == "correlation" and each.p_value is not None:
-                made = replace(made, detected=self._correlation(one, each), effect="correlation")
+            if each.p_value is not None:
+                detected = self._correlation(one, each)
+                if detected is None:
+                    made = replace(made, assumed=f"{made.assumed}; {_NOT_FOUND}")
+                else:
+                    made = replace(made, detected=detected, effect="correlation")
             yield made
 
     def _forecast(self, one: Statistic, each: Estimate, assumed: str) -> Forecast:
@@ -316,12 +322,17 @@ class _Study:
         The error of the noise depends on the correlation: a few steps find it.
         """
         detected = 0.0
+        is_robust = one.kind != "correlation"
+        fourth = noise_of_fourth(one, self._noisy(one, self.expected)) if is_robust else 0.0
         for _ in range(_STEPS):
             at = next(made for made in self._answers(one, self.expected, detected) if made.name == each.name)
             if at.standard_error is None or at.over is None:
                 return None
             noise = at.standard_error / (1 - detected**2)
-            detected = math.tanh((_Z + _Z_POWER) * math.hypot(noise, 1 / math.sqrt(at.over - 3)))
+            reach = (_Z + _Z_POWER) * math.hypot(noise, 1 / math.sqrt(at.over - 3))
+            if is_robust:
+                reach = _robust_reach(noise, at.over, fourth)
+            detected = math.tanh(reach)
             if detected > _STRONGEST:
                 return None
         return detected
@@ -367,6 +378,25 @@ class _Study:
         refused = 2 * gammainccinv(freedom / 2, OUTSIDE)
         apart = test.growth * float(chndtrinc(refused, freedom, 1 - POWER))
         return math.sqrt(apart * (1 + noise**2 * counts.size / self.rows) / self.rows)
+
+
+def _robust_reach(noise: float, count: float, fourth: float) -> float:
+    """Return the correlation, on Fisher's scale, that a test with noisy fourth moments finds with 80% power.
+
+    `noise`: the deviation of the correlation's noise on this scale; `fourth`: that of E u^2 v^2, which is 1
+    of normal values without a correlation. Within two deviations of 0 the test takes two deviations more.
+    """
+    if not math.isfinite(fourth):
+        return math.inf
+    # Not at the top: it takes long to load, and a plan without such a test does not need it.
+    from scipy.special import ndtr, ndtri
+
+    square = 1 + fourth * ndtri((np.arange(_POINTS) + 0.5) / _POINTS)
+    square = np.maximum(square, 0.0) + np.where(square <= 2 * fourth, 2 * fourth, 0.0)
+    refused = _Z * np.sqrt(noise**2 + square / count)
+    error = math.hypot(noise, 1 / math.sqrt(count))
+    most = float(refused.max()) + 4 * error
+    return bisect(lambda at: float(ndtr((at - refused) / error).mean()) < POWER, 0.0, most, _BISECTIONS)[1]
 
 
 def _moment(power: int, mean: float, deviation: float) -> float:

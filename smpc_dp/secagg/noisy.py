@@ -20,6 +20,7 @@ from smpc_dp.engine.weighted_encoding import WeightedEncoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 from smpc_dp.fixed_point import GridTotal
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.privacy.named_sentences import NamedSentences
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SMALL_SESSION
@@ -256,6 +257,7 @@ class PrivateSettings(SumSettings, frozen=True, kw_only=True):
 class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
     """The `[parameters]` of a session file for a secure sum with differential privacy."""
 
+    delta: Annotated[float, Meta(ge=LEAST_DELTA, lt=1)]
     mechanism: Annotated[MechanismName, Meta(description="the law of a share")] = "discrete-gaussian"
     complete_graph: Annotated[
         bool,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from smpc_dp.engine.result import Claim
 from smpc_dp.engine.session_protocol import RECORDS
 from smpc_dp.errors import ConfigCheck, ConfigIssue
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.records import parameters as records
 from smpc_dp.records.parameters import (
@@ -146,7 +147,9 @@ class StepSettings(AskSettings, frozen=True, kw_only=True):
             extra={"range": "(0, 1000)"},
         ),
     ] = None
-    delta: Annotated[Delta | None, Meta(description="as `epsilon`", extra={"range": "(0, 1)"})] = None
+    delta: Annotated[
+        Delta | None, Meta(description="as `epsilon`", extra={"range": f"[{LEAST_DELTA:g}, 1)"})
+    ] = None
     dropout: Annotated[
         Share | None,
         Meta(

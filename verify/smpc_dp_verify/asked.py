@@ -509,7 +509,8 @@ def _of_robust(one: Asked, table: Table) -> list[Term]:
         powers = [((a,) * first + (b,) * second) for first, second in DEGREES[plain.kind, a == b]]
         added = [table.block(*each, over=one.columns, by=by) for each in powers]
         factors = term.factors | dict.fromkeys(added, 0.01)
-        result.append(term._replace(factors=factors, of_sampling=frozenset(added)))
+        text = term.text if term.text == one.text else term.text.replace(")", f", {ROBUST})", 1)
+        result.append(term._replace(text=text, factors=factors, of_sampling=frozenset(added)))
     return result
 
 

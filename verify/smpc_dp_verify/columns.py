@@ -19,6 +19,7 @@ STEPS = 1 << 24
 MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
 # Epsilon of one request, and what that of several is below.
 MOST_EPSILON, MOST_OF_STEPS = 100.0, 1000.0
+LEAST_EPSILON, LEAST_DELTA = 1e-9, 1e-11
 # Numbers of a column, and the width of its range.
 LARGEST, NARROWEST = 1e75, 1e-75
 # Texts that stand for a missing value, and decimals as programs write them.
@@ -422,9 +423,9 @@ def read_budget(given: dict[str, Any], *, in_steps: bool = False) -> tuple[float
     `in_steps`: of all of several requests together, which may have a greater epsilon.
     """
     epsilon, delta = number(given["epsilon"]), number(given["delta"])
-    fits = 0 < epsilon < MOST_OF_STEPS if in_steps else 0 < epsilon <= MOST_EPSILON
+    fits = 0 < epsilon < MOST_OF_STEPS if in_steps else LEAST_EPSILON <= epsilon <= MOST_EPSILON
     required(fits, "the parameter epsilon")
-    required(0 < delta < 1, "the parameter delta")
+    required(LEAST_DELTA <= delta < 1, "the parameter delta")
     return epsilon, delta
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -65,7 +65,7 @@ class VerifiableView(LogView):
         epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
         answers = result.answers
         average = {
-            "answers": None if answers is None else [*map(_answer, answers["estimates"][:MOST_ANSWERS])],
+            "answers": None if answers is None else _answers(answers["estimates"][:MOST_ANSWERS]),
             "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
             "count": len(result.average if answers is None else answers["estimates"]),
             "error": f"{result.standard_error:.2g}",
@@ -95,9 +95,15 @@ class VerifiableView(LogView):
         return super().state(run, index, made)
 
 
-def _answer(one: Mapping[str, Any]) -> list[str]:
+def _answers(estimates: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the table rows of answers about records: name, value, interval, unit and note of each."""
+    # Not at the top: logs without records need no statistics.
+    from smpc_dp.records.result import printed_names
+
+    return [_answer(name, one) for name, one in zip(printed_names(estimates), estimates, strict=True)]
+
+
+def _answer(name: str, one: Mapping[str, Any]) -> list[str]:
     """Return the table row of an answer about records: its name, value, interval, unit and note."""
-    cell = ", ".join(f"{column} = {value}" for column, value in one["cell"].items())
     numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
-    name = f"{one['name']} [{cell}]" if cell else one["name"]
     return [short(name), *numbers, short(one["unit"]), one["note"]]

@@ -31,12 +31,11 @@ from smpc_dp.privacy.accountant.renyi import renyi_delta, renyi_epsilon, total_c
 from smpc_dp.privacy.accountant.work import spend
 from smpc_dp.privacy.distributions import hockey_stick, losses
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta, gaussian_epsilon
-from smpc_dp.privacy.guarantee import check_budget
+from smpc_dp.privacy.guarantee import LEAST_DELTA, check_budget
 
 INTERVAL = 1e-4
 # Five times the largest error in double precision that we found against 40 digits, over up to 4,000 releases.
 FFT_ERROR = 1e-12
-LEAST_DELTA = 1e-11
 # Losses beyond this are as good as infinite, and their grid would not fit into memory.
 GREATEST_LOSS = 200.0
 GREATEST_DEVIATION = 50.0

@@ -24,13 +24,13 @@ from msgspec import Meta
 from smpc_dp.decoding import convert, decode_json
 from smpc_dp.errors import ConfigCheck, ConfigError, Issues, LocalError, PrivacyError
 from smpc_dp.files import read_private
-from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.decimals import summed
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
 from smpc_dp.privacy.accountant.store import locked, write_durably
-from smpc_dp.privacy.guarantee import Relation, Unit, check_budget
+from smpc_dp.privacy.guarantee import LEAST_DELTA, Relation, Unit, check_budget
 from smpc_dp.privacy.search import first_integer
 from smpc_dp.values import plain_value
 

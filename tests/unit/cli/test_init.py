@@ -230,6 +230,25 @@ def test_a_sum_is_asked_for_by_its_members(tmp_path: Path) -> None:
             assert (asked in " ".join(text.split())) == (compute == "sum")
 
 
+def test_a_quantity_s_name_alone_has_published_bounds(tmp_path: Path) -> None:
+    options = [one if one != "age=0:120" else "age" for one in STATISTICS]
+    done = smpc_dp("init", *options, "--column", "height_m", "--column", "sbp=0:900", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    columns = parameters(tmp_path / "terms.toml")["records"]["columns"]
+    assert columns["age"] == {"lower": 0, "upper": 122}
+    assert columns["height_m"] == {"lower": 0.783, "upper": 1.996}
+    noted = " ".join(done.stderr.split())
+    assert "age: age in years is from 0 to 122 (the longest life known, https://" in noted
+    assert "height_m: body height in m is from 0.783 to 1.996 (NHANES" in noted
+    assert "sbp:" not in noted
+    assert "WARNING: sbp: bounds from 0 to 900 are 5.2 times as far" in " ".join(done.stdout.split())
+    options = [one if one != "age=0:120" else "stay" for one in STATISTICS]
+    (tmp_path / "none").mkdir()
+    [line] = errors(tmp_path / "none", *options)
+    assert "--column: 'stay' is not NAME=LOWER:UPPER" in line
+    assert "nor one of age, height" in line
+
+
 def test_statistics_need_privacy_and_name_what_is_wrong(tmp_path: Path) -> None:
     changed = [one if one != "mean(age)" else "mean(height)" for one in STATISTICS]
     assert errors(tmp_path, *changed) == [

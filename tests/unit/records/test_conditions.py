@@ -16,7 +16,7 @@ from smpc_dp.records.exact import plan_tables
 from smpc_dp.records.features import Lacking
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.registered import terms_of
-from smpc_dp.records.result import estimate_line
+from smpc_dp.records.result import estimate_lines
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, l1_sensitivity, largest_norm, sensitivity_of
 from smpc_dp.records.table import read_table
@@ -66,17 +66,20 @@ FAULTS = {
     "x > 1.5": "column 'x' is within [-1, 1]: 1.5 is not",
     "z < inf": "column 'z' is within [0, 8]: inf is not",
     "x < low": "column 'x' has numbers: it cannot be compared with 'low'",
-    "x < -1": "column 'x' < -1: no row can, with what stands before",
-    "x > 0 and ward = c and x < 0": "column 'x' < 0: no row can, with what stands before",
+    "x < -1": "no row satisfies x < -1",
+    "x > 0 and ward = c and x < 0": "no row satisfies x < 0 together with the comparisons before",
     "w = 3": "no column 'w' (columns: x, y, z, ward)",
-    "x": "more is expected, not the end (known: ",
-    "x > 0 or x < 0": "'or' is not expected (known: ",
-    "x > 0 and": "more is expected, not the end (known: ",
-    "x == 0": "a category or a number is expected, not = (known: ",
-    "x, y": "one of = != < <= > >= is expected after 'x', not , (known: ",
-    "x > 0 by ward": "'by' is not expected (known: ",
-    "'x' > 0": "a column is expected, not 'x' (known: ",
-    "ward = 'c": '"\'c" cannot be read (known: ',
+    "": "condition '': more is expected, not the end (known: a = b, ",
+    "x": "condition 'x': more is expected, not the end (known: a = b, ",
+    "x <": "condition 'x <': more is expected, not the end (known: a = b, ",
+    "x > 0 or x < 0": "condition 'x > 0 or x < 0': 'or' is not expected (known: a = b, ",
+    "x > 0 and": "condition 'x > 0 and': more is expected, not the end (known: a = b, ",
+    "x == 0": "condition 'x == 0': a category or a number is expected, not = (known: a = b, ",
+    "x, y": "condition 'x, y': one of = != < <= > >= is expected after 'x', not , (known: a = b, ",
+    "x 0": "condition 'x 0': one of = != < <= > >= is expected after 'x', not 0 (known: a = b, ",
+    "x > 0 by ward": "condition 'x > 0 by ward': 'by' is not expected (known: a = b, ",
+    "'x' > 0": "condition \"'x' > 0\": a column is expected, not 'x' (known: a = b, ",
+    "ward = 'c": 'condition "ward = \'c": "\'c" cannot be read (known: a = b, ',
     "__import__('os') = 3": "no column '__import__'",
 }
 
@@ -87,8 +90,17 @@ def test_a_condition_that_cannot_be_is_refused_with_its_question(text: str) -> N
         read_ask([f"count where {text}"], schema())
     (issue,) = refused.value.issues
     assert issue.where.startswith("ask: ")
-    assert text.split()[0] in issue.where
+    assert text.partition(" ")[0] in issue.where
     assert issue.reason.startswith(FAULTS[text])
+    # statistics are no help with a condition
+    assert "regression" not in issue.reason
+
+
+def test_only_an_error_in_the_condition_names_the_condition() -> None:
+    for asked in ("mean(x where y > 0", "average(x) where y > 0", "mean(x) % where y > 0"):
+        with pytest.raises(ConfigError, match=r"\(known: count, sum\(a\)") as refused:
+            read_ask([asked], schema())
+        assert "condition" not in refused.value.issues[0].reason
 
 
 @pytest.mark.parametrize(
@@ -152,7 +164,7 @@ def test_numbers_of_an_answer_have_its_condition_in_their_names() -> None:
     assert plan.errors(4)[0].assumed.endswith("a quarter of the ranges, if all rows satisfy the condition")
     answers = estimate(plan, 100 * plan.vector(read_table(ROWS, plan.schema)), 4)
     assert [one.name for one in answers.estimates] == names
-    assert estimate_line(answers.estimates[0].to_json(), exact=False).startswith(f"{names[0]}: ")
+    assert estimate_lines([answers.estimates[0].to_json()], exact=False)[0].startswith(f"{names[0]}: ")
 
 
 @pytest.mark.parametrize("rows", ["private", "public"])

@@ -140,3 +140,26 @@ def test_what_is_derived_with_floats_is_compared() -> None:
     others = [given(answer_weights={"count": 0.1}), given(epsilon=2.0), given({"max_rows": 999})]
     assert len({planned(other, 5).planned() for other in others} | {one.planned()}) >= 3
     assert len(one.planned()) < 150
+
+
+def test_a_planned_error_names_the_question_where_several_have_its_text() -> None:
+    columns = {name: {"lower": 0.0, "upper": 1.0} for name in "abc"}
+    ask = ["correlation(a, b)", "correlation(a, b, c)", "correlation(a, b, robust)", "covariance(b, c)"]
+    parameters = planned(given({"columns": columns, "rows_expected": 900}, ask=ask), 5)
+    assert [one.text for one in parameters.planned_answers(5)[0]] == [
+        "correlation(a, b)",
+        "correlation(a, b, c): correlation(a, b)",
+        "correlation(a, c)",
+        "correlation(b, c)",
+        "correlation(a, b, robust)",
+        "covariance(b, b)",
+        "covariance(b, c)",
+        "covariance(c, c)",
+    ]
+
+
+def test_a_plan_warns_of_bounds_that_do_not_suit_the_name_of_their_column() -> None:
+    columns = {"age": {"lower": 0.0, "upper": 100.0}, "height_cm": {"lower": 1.0, "upper": 2.2}}
+    records = {"columns": columns, "rows_expected": 4000}
+    [line] = planned(given(records, ask=["mean(age)", "mean(height_cm)"]), 5).planned_answers(5)[1]
+    assert line.startswith("height_cm: bounds from 1 to 2.2 are as in m, the column's name says cm: ")

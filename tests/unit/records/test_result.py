@@ -23,7 +23,15 @@ from smpc_dp.records.ask import read_ask
 from smpc_dp.records.exact import plan_tables
 from smpc_dp.records.plan import Plan, plan_request
 from smpc_dp.records.requests.records_task import dropped_lines, records_text
-from smpc_dp.records.result import HIDDEN, NEAR_ZERO, PROJECTED, WITHIN_NOISE, Answers, estimate_line
+from smpc_dp.records.result import (
+    HIDDEN,
+    NEAR_ZERO,
+    PROJECTED,
+    WITHIN_NOISE,
+    Answers,
+    estimate_lines,
+    printed_names,
+)
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.table import read_table
 from smpc_dp.report.sections import statistics_section
@@ -77,7 +85,7 @@ def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> N
     mean, _, median, _, empty = answers.estimates
     assert mean.standard_error is not None
     assert mean.sampling_error == pytest.approx(10 / math.sqrt(3000), rel=1e-3)
-    lines = [estimate_line(one.to_json(), exact=False) for one in answers.estimates]
+    lines = estimate_lines([one.to_json() for one in answers.estimates], exact=False)
     assert lines[0] == (
         f"mean(age): 50 age over 3000 values; noise: standard error {mean.standard_error:.3g}, "
         f"in [{mean.low:.6g}, {mean.high:.6g}]; sampling: standard error 0.183; "
@@ -143,7 +151,7 @@ def test_a_table_of_groups_is_printed_as_one_and_stored_in_parts() -> None:
     assert str(answers).splitlines()[9:12] == [
         f"  [1] {HIDDEN}",
         f"  [2] {WITHIN_NOISE}",
-        estimate_line(answers.estimates[-1].to_json(), exact=False),
+        *estimate_lines([answers.estimates[-1].to_json()], exact=False),
     ]
     stored = [(one["statistic"], one["part_of"]) for one in answers.to_json()["estimates"]]  # type: ignore[attr-defined]
     kinds = ("count by ward", "mean(age) by ward", "variance(age) by ward", "missing(age) by ward")
@@ -460,3 +468,84 @@ def test_any_total_has_answers(values: list[int]) -> None:
     total = np.resize(np.array(values, dtype=np.int64), plan.length)
     for one in estimate(plan, total, 3).estimates:
         assert one.low is None or one.high is None or one.low <= one.high
+
+
+# Questions of which several have numbers of one name, or numbers whose names are no question.
+ALIKE = (
+    *(
+        "count",
+        "ward",
+        "count by ward",
+        "variance(a)",
+        "variance(a, robust)",
+        "variance(a) by ward where b > 5",
+    ),
+    *("variance(a, robust) by ward where b > 5", "correlation(a, b)", "correlation(a, b, c)"),
+    *("correlation(a, b, robust)", "covariance(a, b)", "covariance(a, b, c)", "covariance(a, b, robust)"),
+    *(
+        "regression(a ~ b)",
+        "regression(a ~ b + c)",
+        "regression(a ~ b) by ward",
+        "regression(a ~ b) where c > 2",
+    ),
+    *("cox(t, ill ~ ward)", "cox_efron(t, ill ~ ward)", "cox_breslow(t, ill ~ ward)"),
+    *("cox(t, ill ~ ward) by sex", "logrank(t, ill) by ward", "logrank(t, ill) by ward x sex"),
+    *("survival(t, ill)", "survival(t, ill) by ward", "chi_square(ward, sex)", "chi_square(sex, ward)"),
+    *("risk(ill) by ward", "risk(ill) by sex", "risk(ill) by ward where a > 3", "difference(a) by ward"),
+    *("difference(a) by sex", "quantile(a, 0.5)", "median(a)", "heterogeneity(a)", "heterogeneity(b)"),
+    *("histogram(a, 4)", "histogram(a, [5])", "mean(a)", "table1(a, ward) by sex", "ward x sex"),
+)
+
+
+@pytest.fixture(scope="module")
+def alike() -> Answers:
+    numbers = {name: {"lower": 0, "upper": 10} for name in "abc"}
+    columns = {
+        **numbers,
+        "ill": {"lower": 0, "upper": 1, "step": 1},
+        "t": {"lower": 0, "upper": 10, "bins": [2, 5]},
+        "ward": {"values": ["p", "q"]},
+        "sex": {"values": ["f", "m"]},
+    }
+    schema = read_schema({"columns": columns, "max_rows": 2000, "rows_expected": 1000})
+    rng = np.random.default_rng(4)
+    rows = {name: rng.uniform(0, 10, 1000) for name in "abct"} | {"ill": rng.integers(0, 2, 1000) * 1.0}
+    rows |= {"ward": rng.choice(["p", "q"], 1000), "sex": rng.choice(["f", "m"], 1000)}
+    plan = plan_request(schema, ALIKE, epsilon=50.0, delta=1e-6, parties=1)
+    return estimate(plan, plan.vector(read_table(rows, schema)), 1)
+
+
+def test_each_printed_name_tells_one_question(alike: Answers) -> None:
+    numbers = [one.to_json() for one in alike.estimates]
+    names = printed_names(numbers)
+    assert len({*names}) == len(names)
+    assert len({(one["statistic"], one["name"], str(one["cell"])) for one in numbers}) == len(numbers)
+    assert {
+        "variance(a)",
+        "variance(a, robust)",
+        "variance(a, robust) where b > 5 [ward = p]",
+        "correlation(a, b)",
+        "correlation(a, b, c): correlation(a, b)",
+        "correlation(a, c)",
+        "covariance(a, a, robust)",
+        "regression(a ~ b + c): slope of b",
+        "regression(a ~ b) where c > 2: intercept",
+        "regression(a ~ b) by ward: slope of b [ward = p]",
+        "cox(t, ill ~ ward): log hazard ratio to ward = p [ward = q]",
+        "cox_efron(t, ill ~ ward): log hazard ratio to ward = p [ward = q]",
+        "chi_square(sex, ward): chi-square, noise included",
+        "count [ward = p]",
+        "ward: count [ward = p]",
+        "median(a): quantile(a, 0.5)",
+    } <= {*names}
+    robust = [one.name for one in alike.estimates if "robust" in one.statistic]
+    assert robust
+    assert all("robust" in name for name in robust)
+
+
+def test_lines_have_the_printed_names(alike: Answers) -> None:
+    numbers = [one.to_json() for one in alike.estimates]
+    named = zip(printed_names(numbers), numbers, strict=True)
+    lines = str(alike).splitlines()
+    for name, one in named:
+        assert one["part_of"] or any(line.startswith(f"{name}: ") for line in lines)

@@ -134,8 +134,9 @@ def plan_of(text: str, epsilon: float, rows: str) -> Any:
 def test_no_noise_gives_the_error_of_the_rows_own_influences(name: str) -> None:
     rows = heavy(np.random.default_rng(1), 5000)
     rows["x"] = rows["x"] ** 2 / 10
-    answers = released(name.replace(")", ", robust)"), rows, 100.0, None)
-    found = next(one for one in answers.estimates if one.name == name)
+    named = name.replace(")", ", robust)")
+    answers = released(named, rows, 100.0, None)
+    found = next(one for one in answers.estimates if one.name == named)
     value, error = truth_of(name, rows)
     assert found.value == pytest.approx(value, rel=1e-3)
     assert found.sampling_error == pytest.approx(error, rel=1e-3)

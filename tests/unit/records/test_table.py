@@ -76,6 +76,22 @@ def test_the_owner_is_told_undeclared_values_and_codes_for_missing_ones() -> Non
     assert list(odd_values({**given, "age": [30.0] * 30, "sex": ["f"] * 30}, schema())) == []
 
 
+def test_the_owner_is_told_a_bound_that_one_row_alone_has() -> None:
+    """It may be from that row; many rows at a bound, or values beyond it, say that it is not."""
+    others = {"bmi": [20.0] * 4, "sex": ["f"] * 4, "ward": ["a"] * 4}
+
+    def lines(*ages: float) -> list[str]:
+        return list(odd_values({"age": [*ages], **others}, schema()))
+
+    assert lines(5, 120, 30, 30) == [
+        "age: upper = 120 is the extreme value of these rows, in one row: take bounds from what is public, "
+        "since all members read them"
+    ]
+    assert [line.split(" is ")[0] for line in lines(0, 120, 30, 30)] == ["age: lower = 0", "age: upper = 120"]
+    assert lines(5, 120, 120, 30) == lines(5, 120, 121, 30) == lines(5, math.nan, math.nan, math.nan) == []
+    assert lines(math.nan, math.nan, math.nan, math.nan) == []
+
+
 def test_a_missing_value_adds_nothing_to_the_sum_and_to_its_count() -> None:
     known = schema()
     table = read_table(ROWS, known)

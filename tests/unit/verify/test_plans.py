@@ -229,6 +229,21 @@ RECORDS: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {
         )
         for name, records, more in (("private", WIDE, {}), ("public", PUBLIC, ROWS))
     },
+    "weights of robust answers": (
+        20,
+        WIDE,
+        {
+            "ask": [
+                "correlation(age, bmi)",
+                "correlation(age, bmi, robust)",
+                "covariance(bmi, ill, robust) by sex",
+            ],
+            "answer_weights": {
+                "correlation(age, bmi, robust)": 9.0,
+                "covariance(bmi, ill, robust) by sex": 0.2,
+            },
+        },
+    ),
     **{
         f"moments of rows clipped in L2, {name}": (
             20,

@@ -11,7 +11,8 @@ import pytest
 
 from smpc_dp.engine.registry import checker_of
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
+from smpc_dp.privacy.accountant.compose import Composition
+from smpc_dp.privacy.guarantee import LEAST_DELTA
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.records.features import Lacking
 from smpc_dp.records.split import _room
