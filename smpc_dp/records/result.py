@@ -106,6 +106,8 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
         noise: the law of its noise: "laplace", or "normal" of noise that is Gaussian or taken for that; "" of
             exact answers.
         part_of: the question, `table1(...) by ...`, that `statistic` is a part of; "" of others.
+        follow_up: of the intercept of a linear regression the question for its robust sampling errors, to ask
+            in a second request; "" of others.
     """
 
     statistic: str
@@ -125,6 +127,7 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
     p_value: float | None = None
     unreconciled: float | None = None
     part_of: str = ""
+    follow_up: str = ""
 
     @classmethod
     def of(
@@ -278,7 +281,8 @@ def estimate_lines(estimates: Sequence[Mapping[str, Any]], *, exact: bool) -> li
         together = list(parts)
         each = (estimate_line(one, exact) for one in together)
         lines += table_lines(text, together) if text else each
-    return lines
+    asked = (one["follow_up"] for one in estimates if one["follow_up"])
+    return [*lines, *(f"for robust sampling errors ask next: {question}" for question in asked)]
 
 
 def level_line(level: float, simultaneous: bool) -> str:
