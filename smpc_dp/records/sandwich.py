@@ -181,7 +181,9 @@ class SquaredInfluence(Block, frozen=True, tag="squared influence"):
         where, total = np.flatnonzero(self.complete(table)), 0
         for start in range(0, len(where), _AT_ONCE):
             parts = public.parts(self.at, table, where[start : start + _AT_ONCE])
-            steps = np.ceil(np.clip(parts, 0.0, 1.0) * GREATEST).astype(np.int64)
+            # whatever floats do with columns of tiny bounds, a row adds no more than the greatest value
+            inside = np.clip(np.nan_to_num(parts, nan=1.0), 0.0, 1.0)
+            steps = np.ceil(inside * GREATEST).astype(np.int64)
             total += int(steps.sum())
         return [total]
 
@@ -291,10 +293,7 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
         value = float(values[at]) + (response.middle if coefficient == Coefficient() else 0.0)
         spread, freedom = one.numbers[1][at], _freedom(public, at)
         scale = half * half * float(public.squares[at]) / GREATEST
-        square, noise = (
-            scale * float(noisy.sums(block)[0]),
-            scale * noisy.deviation(block),
-        )
+        square, noise = scale * float(noisy.sums(block)[0]), scale * noisy.deviation(block)
         withheld = ABSENT if noisy.absent else FEW_ROWS if freedom < 1 else ""
         unclear = near_zero(square, noise)
         most = max(square, 0.0) + noisy.distribution(block).quantile(2 * NOISE_PART * display.outside) * noise

@@ -432,3 +432,16 @@ def test_a_public_regression_of_one_row_has_the_influence_of_the_formula() -> No
     expected = (design.contrasts() @ inverse @ row * residual / factor) ** 2
     found = [public.parts(at, table, np.array([0]))[0] * public.squares[at] for at in range(6)]
     assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_columns_of_tiny_bounds_add_no_more_than_the_greatest_value() -> None:
+    """Contrasts of a product of three are beyond 10^225, and their squares beyond all floats."""
+    tiny = {"lower": 0.0, "upper": 1e-75, "step": 1e-76}
+    schema = read_schema({"columns": {"y": COLUMNS["y"], "a": tiny, "b": tiny, "c": tiny}, "max_rows": 10})
+    (one,) = read_ask([question_of("regression(y ~ a * b * c)", schema, [0.5])], schema)
+    rows = {"y": [50.0, -30.0], "a": [0.0, 1e-75], "b": [0.0, 1e-75], "c": [0.0, 1e-75]}
+    with np.errstate(all="ignore"):
+        for term in terms_of(one, schema):
+            for block in term.squares:
+                (total,) = block.sums(read_table(rows, schema))
+                assert 0 <= total <= 2 * GREATEST
