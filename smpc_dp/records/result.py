@@ -20,6 +20,7 @@ from smpc_dp.records.intervals import INFINITE, Interval, within
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
 from smpc_dp.report.table1 import table_lines
+from smpc_dp.report.texts import follow_up_lines
 
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
@@ -281,8 +282,7 @@ def estimate_lines(estimates: Sequence[Mapping[str, Any]], *, exact: bool) -> li
         together = list(parts)
         each = (estimate_line(one, exact) for one in together)
         lines += table_lines(text, together) if text else each
-    asked = (one["follow_up"] for one in estimates if one["follow_up"])
-    return [*lines, *(f"for robust sampling errors ask next: {question}" for question in asked)]
+    return [*lines, *follow_up_lines(estimates)]
 
 
 def level_line(level: float, simultaneous: bool) -> str:

@@ -5,6 +5,7 @@ In simulations rows and noise are drawn anew each time. Seeds are fixed.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -58,6 +59,11 @@ def planned(text: str, epsilon: float, schema: Schema | None = None, parties: in
     return plan_request(schema, [text], epsilon=epsilon, delta=DELTA, parties=parties, laplace=True)
 
 
+@functools.cache
+def first_plan(text: str, epsilon: float) -> Plan:
+    return planned(text, epsilon)
+
+
 def released(plan: Plan, rows: Rows, source: NoiseSource | None = None, present: int = 1) -> Answers:
     """Return answers from the rows of one party, with the noise of one share, or by chance with none."""
     total = plan.vector(read_table(rows, plan.schema))
@@ -66,12 +72,12 @@ def released(plan: Plan, rows: Rows, source: NoiseSource | None = None, present:
 
 
 def followed(
-    text: str, rows: Rows, epsilon: float, source: NoiseSource | None = None, schema: Schema | None = None
+    text: str, rows: Rows, epsilon: float, source: NoiseSource | None = None
 ) -> tuple[Answers, Answers]:
     """Return the answers of a regression, and of the question that it prints, each with this epsilon."""
-    first = released(planned(text, epsilon, schema), rows, source)
+    first = released(first_plan(text, epsilon), rows, source)
     (question,) = (one.follow_up for one in first.estimates if one.follow_up)
-    return first, released(planned(question, epsilon, schema), rows, source)
+    return first, released(planned(question, epsilon), rows, source)
 
 
 def drawn(rng: np.random.Generator, size: int, rare: float = 0.3, times: float = 3.0) -> Rows:
@@ -393,7 +399,7 @@ LEAST = 0.95 - 3 * math.sqrt(0.95 * 0.05 / RUNS)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("epsilon", [2.0, 200.0])
+@pytest.mark.parametrize("epsilon", [2.0, 100.0])
 @pytest.mark.parametrize("name", LAWS)
 def test_intervals_contain_the_population_s_coefficients(name: str, epsilon: float) -> None:
     """Each of three numbers fails by chance once in 740 where the level is exact; here it is exceeded."""
@@ -411,7 +417,7 @@ def test_intervals_contain_the_population_s_coefficients(name: str, epsilon: flo
                 for one, true in zip(answers.estimates, truth, strict=True)
             ]
     assert (held / RUNS).min() >= LEAST
-    if law.times > 1 and epsilon > 100:
+    if law.times > 1 and epsilon == 100.0:
         # of a rare group with a larger deviation the model's interval is too narrow
         assert model[2] / RUNS < 0.9
 
