@@ -30,7 +30,7 @@ from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.projected_noise import projected_square
 from smpc_dp.records.result import Estimate, lost_note, near_zero
-from smpc_dp.records.sandwich import next_question
+from smpc_dp.records.sandwich import follow_up_text
 
 Floats = NDArray[np.float64]
 # Laplace noises of a coefficient whose own distributions are in its interval, the greatest ones.
@@ -94,7 +94,7 @@ def _follow_up(design: Design, solved: Solution) -> str:
     """Return the question for sampling errors of any residuals; "" where there are too few rows for any."""
     if solved.population is None:
         return ""
-    return next_question(design, solved.scaled, solved.errors, solved.inverse)
+    return follow_up_text(design, solved.scaled, solved.errors, solved.inverse)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def checksum(one: Statistic, schema: Schema) -> int:
     return zlib.crc32(msgspec.json.encode([one.products, declared, one.condition, one.numbers[:3]]))
 
 
-def next_question(design: Design, coefficients: Floats, deviations: Floats, inverse: Floats) -> str:
+def follow_up_text(design: Design, coefficients: Floats, deviations: Floats, inverse: Floats) -> str:
     """Return the question for these errors that follows on the answer of a linear regression.
 
     Args:

@@ -92,5 +92,5 @@ def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
 
 def follow_up_lines(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line with the question for robust sampling errors of each linear regression."""
-    questions = (one.get("follow_up") for one in estimates)
-    return [f"for robust sampling errors ask next: {question}" for question in questions if question]
+    texts = (one.get("follow_up") for one in estimates)
+    return [f"for robust sampling errors ask next: {text}" for text in texts if text]

@@ -32,7 +32,7 @@ from smpc_dp.records.sandwich import (
     UNCLEAR,
     PublicRegression,
     SquaredInfluence,
-    next_question,
+    follow_up_text,
 )
 from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, sensitivity_of
@@ -127,7 +127,7 @@ def test_the_errors_are_those_of_the_residuals_and_not_of_one_variance() -> None
     assert [one.unit for one in second.estimates] == [one.unit for one in first.estimates]
 
 
-def test_a_regression_prints_the_next_question() -> None:
+def test_a_regression_prints_the_follow_up_text() -> None:
     rows = drawn(np.random.default_rng(3), 5000)
     first = released(planned("regression(y ~ x * arm) where x > 2", 50.0), rows)
     questions = [one.follow_up for one in first.estimates]
@@ -142,7 +142,7 @@ def test_a_regression_prints_the_next_question() -> None:
     assert names == [each.name for each in first.estimates]
 
 
-def test_groups_and_refused_regressions_have_no_next_question() -> None:
+def test_groups_and_refused_regressions_have_no_follow_up_text() -> None:
     rows = drawn(np.random.default_rng(3), 5000)
     for text, few in (("regression(y ~ x) by arm", 5000), (ASKED, 2)):
         first = released(
@@ -157,7 +157,7 @@ def question_of(
     (one,) = read_ask([text], schema)
     size = len(Design(one, schema).coefficients)
     given = np.array((coefficients * size)[:size])
-    return next_question(
+    return follow_up_text(
         Design(one, schema), given, np.full(size, 0.5), np.eye(size) if inverse is None else inverse
     )
 
