@@ -242,7 +242,7 @@ def _greatest(design: Design, coefficients: Floats, inverse: Floats, rows: Float
     active = _patterns(design)
     factors = [active * [own == product for own in numbers] for product in dict.fromkeys(numbers)]
     residual = 1 + sum(np.abs(each @ coefficients) for each in factors)
-    own = sum(np.abs(each @ rows.T) for each in factors) ** 2
+    own = np.square(sum(np.abs(each @ rows.T) for each in factors))
     pairs = itertools.product([each @ inverse for each in factors], factors)
     leverage = np.minimum(sum(np.abs((one * other).sum(axis=1)) for one, other in pairs), MOST_LEVERAGE)
     squares = own * ((residual / (1 - leverage)) ** 2)[:, np.newaxis]
