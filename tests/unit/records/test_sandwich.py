@@ -324,12 +324,36 @@ def test_no_rows_are_further_apart_than_the_bound(formula: str, norm: Any, rows:
         assert sensitivity_of(scaled, schema).l2 >= math.sqrt(furthest)
 
 
+def test_a_bound_of_the_norm_does_not_bound_what_a_row_adds() -> None:
+    """A row in the middle of all numbers has nearly the greatest influence, with an intercept far off."""
+    columns = {"a": COLUMNS["x"], "b": COLUMNS["y"], "d": {"values": ["p", "q"]}}
+    norm = {"columns": ["a", "b"], "bound": 0.7}
+    schema = read_schema({"columns": columns, "max_rows": 5, "norm": norm})
+    inverse = np.array([[1.0, -0.9], [-0.9, 1.0]])
+    text = question_of("regression(a ~ d)", schema, [-20.0, 0.0], inverse)
+    scaled = [
+        Scaled(block, Fraction(1))
+        for one in read_ask([text], schema)
+        for term in terms_of(one, schema)
+        for block in term.squares
+    ]
+    row = read_table({"a": [5.0], "b": [10.0], "d": np.array(["p"], dtype=object)}, schema)
+    added = [float(total) / GREATEST for one in scaled for total in one.block.sums(row)]
+    assert added == pytest.approx([(20 / 21) ** 2] * 2, rel=1e-6)
+    assert largest_norm(scaled, schema) == pytest.approx(2 * GREATEST**2)
+
+
 def test_where_the_noise_hides_the_squares_the_interval_is_wide_and_says_so() -> None:
-    """Of 15 sums each is by chance above two deviations of its noise once in 30, and printed then."""
+    """Of 15 sums each is by chance above two deviations of its noise once in 30, and printed then.
+
+    The coefficients themselves have little noise: the width is that of the noise of the squares.
+    """
     rows, notes = drawn(np.random.default_rng(5), 500), []
     _, errors = hc3(rows)
+    first = released(first_plan(ASKED, 100.0), rows)
+    plan = planned(first.estimates[0].follow_up, 1.0)
     for seed in range(5):
-        first, second = followed(ASKED, rows, 1.0, NoiseSource.keyed(bytes([seed] * 32), b"hidden"))
+        second = released(plan, rows, NoiseSource.keyed(bytes([seed] * 32), b"hidden"))
         for one, plain, error in zip(second.estimates, first.estimates, errors, strict=True):
             notes.append(one.note)
             assert (one.sampling_error is None) == (one.note == UNCLEAR)
