@@ -64,6 +64,18 @@ def test_one_sum_of_few_coefficients_has_laplace_noise_in_both() -> None:
     assert checked.request.laplace is not None
 
 
+def test_no_norm_bounds_gaussian_noise_in_either() -> None:
+    """With a large delta the noise is Gaussian, whose variance has the longest row."""
+    given: dict[str, Any] = {"records": {"max_rows": 20, "columns": COLUMNS, **NORM}, "ask": [ASKED, OTHER]}
+    given |= {"epsilon": 1.0, "delta": 1e-2}
+    checked, plain = (
+        planned({**given, "records": given["records"] | more}, 4) for more in ({}, {"norm": None})
+    )
+    assert checked.request.laplace is None
+    assert checked.variance == plain.variance
+    assert shares_of(given, 4).check(f"statistics {checked.planned()}") == checked.variance
+
+
 def test_the_digest_has_the_public_numbers() -> None:
     """Two regressions whose noise is the same are different requests."""
     given: dict[str, Any] = {"records": {"max_rows": 20, "columns": COLUMNS}, "epsilon": 1.0, "delta": 1e-6}
