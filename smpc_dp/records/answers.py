@@ -118,4 +118,5 @@ def noisy_sums(
         if laplace is not None and lacking in distributions:
             parts = first / deviation, second / deviation
             distributions[lacking.others] = laplace_distribution(present / laplace.parts, parts)
-    return NoisySums(plan.schema, blocks, distributions, holders, lost)
+    lacking_parties = max(plan.shares.parties - present, 0)
+    return NoisySums(plan.schema, blocks, distributions, holders, lost, lacking_parties)

@@ -16,8 +16,8 @@ ROBUST = "robust"
 FORMS = (
     "count, sum(a), mean(a), variance(a), missing(a), covariance(a, b, ...), correlation(a, b, ...), "
     "histogram(a, bins), quantile(a, q, ...), median(a), a x b, regression(y ~ a * b + c), "
-    "table1(a, b, ...); alone logistic(y ~ a * b + c), poisson(y ~ a * b + c), "
-    "random_effects(a, least rows); "
+    "sandwich(...) as the answer of a regression prints it, table1(a, b, ...); "
+    "alone logistic(y ~ a * b + c), poisson(y ~ a * b + c), random_effects(a, least rows); "
     "survival(time, event), logrank(time, event) by a, cox(time, event ~ a + b), cox_breslow and cox_efron "
     "like cox, heterogeneity(a), "
     "difference(a) by b, risk(a) by b, chi_square(a, b); "
@@ -58,6 +58,7 @@ class Statistic(msgspec.Struct, frozen=True):
         edges: inner edges of bins, in the place of `bins`.
         least: of random effects the number of values that a party is expected to have at least.
         products: of a regression its regressors, those of one column first.
+        numbers: public numbers of an earlier answer on which it depends, in lists.
         where: conditions on the rows; condition: as they were written.
         part_of: the text of the question that stands for this one and others; "" if none does.
     """
@@ -71,6 +72,7 @@ class Statistic(msgspec.Struct, frozen=True):
     edges: tuple[float, ...] = ()
     least: int = 1
     products: tuple[Product, ...] = ()
+    numbers: tuple[tuple[float, ...], ...] = ()
     where: tuple[Condition, ...] = ()
     condition: str = ""
     part_of: str = ""
@@ -160,6 +162,15 @@ class Reader:
             raise self.error(f"{number_of} must be an integer, not {number:g}")
         return int(number)
 
+    def number_list(self) -> tuple[float, ...]:
+        """Consume and return numbers in brackets, with commas between them; raise ConfigError for others."""
+        self.take("[")
+        numbers = [self.number()]
+        while self.accepts(","):
+            numbers.append(self.number())
+        self.take("]")
+        return tuple(numbers)
+
     def names(self, separator: str, most: int | None = None) -> tuple[str, ...]:
         """Consume and return column names between separators: all, or at most `most` + 1 of them."""
         names = [self.name()]
@@ -209,10 +220,6 @@ class Reader:
         column = self.name()
         if not self.accepts(","):
             return Statistic(self.text, kind, (column,))
-        if not self.accepts("["):
+        if self.tokens[self.next : self.next + 1] != ["["]:
             return Statistic(self.text, kind, (column,), bins=self.whole("the number of bins"))
-        edges = [self.number()]
-        while self.accepts(","):
-            edges.append(self.number())
-        self.take("]")
-        return Statistic(self.text, kind, (column,), edges=tuple(edges))
+        return Statistic(self.text, kind, (column,), edges=self.number_list())

@@ -163,7 +163,7 @@ class EffectsPlan(SteppedPlan):
     def scale_texts(self) -> Any:
         """Return as JSON data the scales computed with floating point, on which parties must agree."""
         scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in (*self.scales, self.second)]
-        return {"effects": self.statistic, "scales": scales, "at": self.ratio}
+        return {"effects": self.described, "scales": scales, "at": self.ratio}
 
     def following(self, answers: Answers) -> EffectsPlan:
         """Return the second request's plan, from the first one's answers; after it the first plan again."""

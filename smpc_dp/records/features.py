@@ -84,6 +84,11 @@ class Block(msgspec.Struct, frozen=True):
         return any(self.powers.count(name) % 2 for name in self.powers)
 
     @property
+    def bounded_by(self) -> tuple[str, ...]:
+        """The columns whose product bounds what a row adds, over the greatest value that it can add."""
+        return self.powers
+
+    @property
     def is_survival(self) -> bool:
         """Whether the block counts rows by time bin and event, with a last time cell for rows that stay."""
         last = [selector.column for selector in self.selectors[-2:]]
@@ -97,6 +102,15 @@ class Block(msgspec.Struct, frozen=True):
         """Return the least value that one row can add to a sum, 0 or negative, in integer codes."""
         return -self.greatest(schema) if self.has_odd_power else 0
 
+    def complete(self, table: Table) -> NDArray[np.bool_]:
+        """Return a mask of the rows that count, have the values needed and satisfy the conditions."""
+        rows = table.counted.copy()
+        for name in self.present:
+            rows &= table.given[name]
+        for condition in self.where:
+            rows &= _satisfying(condition, table)
+        return rows
+
     def sums(self, table: Table) -> list[int] | list[Fraction]:
         """Return one party's exact sums over its rows, one for each cell, without noise."""
         if self.of_party:
@@ -105,11 +119,7 @@ class Block(msgspec.Struct, frozen=True):
             is_public = table.schema.rows == "public" and not self.present
             count = table.rows if is_public else Block((), self.present).sums(table)[0]
             return [Fraction(total) ** 2 / count if count else Fraction(0)]
-        rows = table.counted.copy()
-        for name in self.present:
-            rows &= table.given[name]
-        for condition in self.where:
-            rows &= _satisfying(condition, table)
+        rows = self.complete(table)
         cell = np.zeros(table.rows, dtype=np.int64)
         indices = [selector.index(table) for selector in self.selectors]
         if self.is_survival:

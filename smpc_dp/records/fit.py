@@ -175,7 +175,7 @@ class FitPlan(SteppedPlan):
     def scale_texts(self) -> Any:
         """Return as JSON data the scales and starting coefficients on which all parties must agree."""
         scales = [f"{scale.numerator:x}/{scale.denominator:x}" for scale in self.scales]
-        return {"fit": self.statistic, "steps": self.steps, "scales": scales, "at": self.at}
+        return {"fit": self.described, "steps": self.steps, "scales": scales, "at": self.at}
 
     def deviations(self, present: int) -> tuple[float, float]:
         """Return the noise deviations of an entry of the score and of the information, with rounding."""

@@ -257,6 +257,11 @@ class Design:
         selectors = tuple(selector(self.schema, name) for name in cells)
         return Block(factors, self._present(cells), (*self.groups, *selectors))
 
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The columns in which a row must have a value to count."""
+        return self._present(())
+
     def _present(self, cells: tuple[str, ...]) -> tuple[str, ...]:
         """Return the columns in which a row must have a value, besides the grouping columns."""
         categories = {*self.categories(self.one.columns)} - {*cells}

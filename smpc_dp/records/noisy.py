@@ -45,6 +45,7 @@ class NoisySums:
         laplace: the blocks with Laplace noise, and its law; all others have a normal one.
         holders: the number of parties that have rows, as far as is public.
         lost: of a column of parties those that are not in the sum.
+        absent: the number of the session's parties that are not in the sum.
     """
 
     schema: Schema
@@ -52,6 +53,7 @@ class NoisySums:
     laplace: Mapping[Block, ErrorDistribution]
     holders: int
     lost: frozenset[str] = frozenset()
+    absent: int = 0
 
     @functools.cached_property
     def by_condition(self) -> dict[tuple[Condition, ...], NoisySums]:
@@ -63,7 +65,7 @@ class NoisySums:
             laplace = {plain: self.laplace[block] for block, plain in own.items() if block in self.laplace}
             # how many rows satisfy a condition is never public
             schema = replace(self.schema, rows="private") if where else self.schema
-            result[where] = NoisySums(schema, blocks, laplace, self.holders, self.lost)
+            result[where] = NoisySums(schema, blocks, laplace, self.holders, self.lost, self.absent)
         return result
 
     def sums(self, block: Block) -> Floats:

@@ -19,7 +19,7 @@ import msgspec
 from smpc_dp.decoding import convert
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.extensions import Group, called, describe_others, find
-from smpc_dp.records import cells, checks, formula, fourth, terms
+from smpc_dp.records import cells, checks, formula, fourth, sandwich, terms
 from smpc_dp.records.asked import Reader, Statistic
 from smpc_dp.records.comparisons import differences, independence, risks
 from smpc_dp.records.composed import Answer, composed
@@ -170,6 +170,16 @@ _STATISTICS = (
         formula.check_linear,
         numeric=False,
         groups=True,
+        any_noise=True,
+    ),
+    RecordStatistic(
+        sandwich.NAME,
+        sandwich.read_sandwich,
+        sandwich.sandwich_terms,
+        sandwich.sandwiches,
+        sandwich.check_sandwich,
+        numeric=False,
+        linear=True,
         any_noise=True,
     ),
     RecordStatistic(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,6 +31,7 @@ from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.projected_noise import projected_square
 from smpc_dp.records.result import Estimate, lost_note, near_zero
+from smpc_dp.records.sandwich import follow_up_text
 
 Floats = NDArray[np.float64]
 # Laplace noises of a coefficient whose own distributions are in its interval, the greatest ones.
@@ -62,6 +64,7 @@ def _of_group(
     there = [lost is None for lost in absent]
     contrasts = y.width / 2 * design.contrasts()[np.ix_(there, there)]
     solved = equations.of(there).solve(contrasts, display.outside) if any(there) else None
+    follow_up = "" if design.groups or not all(there) or solved is None else _follow_up(design, solved)
     for coefficient, lost, row in zip(design.coefficients, absent, np.cumsum(there) - 1, strict=True):
         label, unit = design.label(coefficient), design.unit(coefficient, one.columns[0])
         if lost is not None or solved is None:
@@ -70,7 +73,7 @@ def _of_group(
             continue
         value = float(solved.values[row]) + (y.middle if coefficient == Coefficient() else 0.0)
         sampled, wide = solved.sampling, solved.population
-        yield Estimate.of(
+        made = Estimate.of(
             one,
             label,
             unit,
@@ -85,6 +88,14 @@ def _of_group(
             over=equations.count,
             note=NO_SAMPLING if sampled is None else "",
         )
+        yield msgspec.structs.replace(made, follow_up=follow_up if coefficient == Coefficient() else "")
+
+
+def _follow_up(design: Design, solved: Solution) -> str:
+    """Return the question for sampling errors of any residuals; "" where there are too few rows for any."""
+    if solved.population is None:
+        return ""
+    return follow_up_text(design, solved.scaled, solved.errors, solved.inverse)
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,7 @@ class Solution:
         sampling: standard errors of the rows as a sample, if the variance of residuals is clear of the noise.
         population: half the widths of intervals for both together, where rows are more than coefficients; if
             that variance is not clear they are of one that is two standard errors larger.
+        scaled, inverse: the coefficients of numbers in [-1, 1], and the inverse of the noisy A.
     """
 
     values: Floats
@@ -104,6 +116,8 @@ class Solution:
     errors: Floats
     sampling: Floats | None
     population: Floats | None
+    scaled: Floats
+    inverse: Floats
 
 
 @dataclass(frozen=True)
@@ -158,14 +172,15 @@ class NormalEquations:
         values, wide = contrasts @ estimate, reach * (spread + slope @ off)
         left = self.count - len(estimate)
         if left <= 0:
-            return Solution(values, wide, spread, None, None)
+            return Solution(values, wide, spread, None, None, estimate, inverse)
         squares, noise = self._residuals(inverse, estimate)
         is_clear = not near_zero(squares, noise)
         variance = (squares if is_clear else max(squares, 0.0) + 2 * noise) / left
         sampling = np.sqrt(variance * np.maximum((rows * contrasts).sum(axis=1), 0.0))
         z = [self._quantile(*one, outside) for one in zip(self._moved(rows, estimate), sampling, strict=True)]
         both = np.array(z) * np.hypot(spread, sampling)
-        return Solution(values, wide, spread, sampling if is_clear else None, np.asarray(both))
+        clear = sampling if is_clear else None
+        return Solution(values, wide, spread, clear, np.asarray(both), estimate, inverse)
 
     def _residuals(self, inverse: Floats, estimate: Floats) -> tuple[float, float]:
         """Return the sum of squared residuals, corrected for bias, and its standard error.

@@ -20,6 +20,7 @@ from smpc_dp.records.intervals import INFINITE, Interval, within
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
 from smpc_dp.report.table1 import table_lines
+from smpc_dp.report.texts import follow_up_lines
 
 # Names that are a question themselves: a count, or a statistic of columns.
 _CALL = re.compile(r"count|\w+\([^()]*\)")
@@ -110,6 +111,8 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
         noise: the law of its noise: "laplace", or "normal" of noise that is Gaussian or taken for that; "" of
             exact answers.
         part_of: the question, `table1(...) by ...`, that `statistic` is a part of; "" of others.
+        follow_up: of the intercept of a linear regression the question for its robust sampling errors, to ask
+            in a second request; "" of others.
     """
 
     statistic: str
@@ -129,6 +132,7 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
     p_value: float | None = None
     unreconciled: float | None = None
     part_of: str = ""
+    follow_up: str = ""
 
     @classmethod
     def of(
@@ -303,7 +307,7 @@ def estimate_lines(estimates: Sequence[Mapping[str, Any]], *, exact: bool) -> li
         together = list(parts)
         each = (_estimate_line(one, name, exact) for name, one in together)
         lines += table_lines(text, [one for _, one in together]) if text else each
-    return lines
+    return [*lines, *follow_up_lines(estimates)]
 
 
 def level_line(level: float, simultaneous: bool) -> str:

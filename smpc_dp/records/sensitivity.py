@@ -171,7 +171,7 @@ def _longest(blocks: Sequence[Scaled], schema: Schema) -> float:
         return whole
     free, linear, quadratic = 0.0, dict.fromkeys(norm.columns, 0.0), dict[tuple[str, ...], float]()
     for one in blocks:
-        bounded = tuple(name for name in one.block.powers if name in linear)
+        bounded = tuple(name for name in one.block.bounded_by if name in linear)
         if len(bounded) == 2:
             part = 1.0 if bounded[0] == bounded[1] else 0.5
             quadratic[bounded] = quadratic.get(bounded, 0.0) + part * one.square(schema)

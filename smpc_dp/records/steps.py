@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,6 +51,13 @@ class SteppedPlan(Priced):
     def statistic(self) -> Statistic:
         """The parsed statistic that takes the requests, the only one asked for."""
         return self.statistics[0]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The statistic as JSON data, without `numbers`: a loop takes none of an earlier answer."""
+        fields: dict[str, Any] = msgspec.to_builtins(self.statistic)
+        del fields["numbers"]
+        return fields
 
     @property
     def audited(self) -> tuple[SteppedPlan, ...]:

@@ -28,6 +28,8 @@ from smpc_dp.records.plan import Plan, PlannedError
 from smpc_dp.records.population import student_quantile
 from smpc_dp.records.registered import statistic_of
 from smpc_dp.records.result import Estimate
+from smpc_dp.records.sandwich import NAME as SANDWICH
+from smpc_dp.records.sandwich import SquaredInfluence, short_text
 from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.steps import SteppedPlan
 from smpc_dp.records.terms import risk_selectors, survival_block
@@ -149,6 +151,8 @@ class _Study:
             yield from self._of_counts(one)
         elif one.kind in _OF_MOMENTS:
             yield from self._of_moments(one)
+        elif one.kind == SANDWICH:
+            yield from self._of_sandwich(one)
         elif one.kind in _OF_BOUNDS:
             yield from self._of_bounds(one)
         else:
@@ -182,6 +186,8 @@ class _Study:
         """Return the assumed population's sum in each cell of a block, rows spread equally over cells."""
         if isinstance(block, Lacking):
             return np.zeros(block.cells)
+        if isinstance(block, SquaredInfluence):
+            return np.array([block.expected(self._residual(block.powers[0]), self.schema)])
         product_of, spreads = float(block.greatest(self.schema)), 1.0
         for name in {*block.powers}:
             column = self.schema.number(name, name)
@@ -290,6 +296,21 @@ class _Study:
                 else:
                     made = replace(made, detected=detected, effect="correlation")
             yield made
+
+    def _of_sandwich(self, one: Statistic) -> Iterator[Forecast]:
+        """Yield predictions of robust sampling errors, for residuals of the deviation of the response."""
+        name = one.columns[0]
+        assumed = f"residuals with the standard deviation of {name}, the same for all rows"
+        if name not in self.expected:
+            assumed = f"at least: residuals of 0 (the rest needs mean and deviation of {name})"
+        for each in self._answers(one, self.expected):
+            made = self._forecast(one, each, assumed)
+            yield replace(made, text=one.named(short_text(one)), noise=_Z * (each.standard_error or 0.0))
+
+    def _residual(self, name: str) -> float:
+        """Return the expected standard deviation of a response in half ranges; 0 where none is given."""
+        given = self.expected.get(name)
+        return 0.0 if given is None else given.deviation / (self.schema.number(name, name).width / 2)
 
     def _forecast(self, one: Statistic, each: Estimate, assumed: str) -> Forecast:
         """Return the half widths of an estimate's intervals as a prediction, none if it has no value."""

@@ -12,6 +12,7 @@ from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.table1 import printed
+from smpc_dp.report.texts import follow_up_lines
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import PAIRS_COVERED, rounded
 
@@ -187,6 +188,7 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
             if all(one[key] is not None and math.isfinite(one[key]) for key in ("low", "value", "high"))
         )
         blocks.append(Intervals(statistic, unit, drawn, table) if len(drawn) > 1 and not exact else table)
+    blocks += map(Text, follow_up_lines(estimates))
     return section("result", "Result", blocks)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
@@ -88,3 +88,9 @@ def _unit(privacy: Mapping[str, Any]) -> list[str]:
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
     """Return a line on what a ledger has spent of its budget; none without a receipt."""
     return [] if receipt is None else [spent_text(receipt)]
+
+
+def follow_up_lines(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line with the question for robust sampling errors of each linear regression."""
+    texts = (one.get("follow_up") for one in estimates)
+    return [f"for robust sampling errors ask next: {text}" for text in texts if text]

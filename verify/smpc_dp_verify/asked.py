@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from smpc_dp_verify.columns import MOST_CELLS, Block, Column, Ranges, Selector, Table, compared
 from smpc_dp_verify.errors import Refused, TooMany, required
 from smpc_dp_verify.formula import MOST_PRODUCTS, check_formula, factors_of, read_products
+from smpc_dp_verify.sandwich import SANDWICH, blocks_of_influence, check_numbers
 
 TOKEN = re.compile(
     r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+*:\[\]])"
@@ -40,7 +41,7 @@ LOOPS = ("logistic", "poisson")
 EFFECTS = "random_effects"
 # What a session cannot describe: it would be read as another answer.
 RESERVED = {*ONE, *MORE, *TIMED, *LOOPS, "count", "table", "histogram", "quantile", "median", "regression"}
-RESERVED |= {EFFECTS, "table1", "by", "x"}
+RESERVED |= {EFFECTS, SANDWICH, "table1", "by", "x"}
 # Those that have no condition.
 UNCONDITIONAL = ("heterogeneity", *LOOPS)
 
@@ -49,6 +50,7 @@ class Asked(NamedTuple):
     """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition.
 
     `bins`: a number of bins, or, of random effects, the fewest values of a party. `edges`: inner ones.
+    `numbers`: of an earlier answer.
     """
 
     text: str
@@ -61,6 +63,7 @@ class Asked(NamedTuple):
     products: tuple[tuple[str, ...], ...] = ()
     where: tuple[tuple[str, Ranges], ...] = ()
     condition: str = ""
+    numbers: tuple[tuple[float, ...], ...] = ()
 
 
 class Term(NamedTuple):
@@ -238,6 +241,8 @@ class _Reader:
                 result = result._replace(columns=(*result.columns, *self._names("+")))
         elif kind in ("regression", *LOOPS):
             result = self._formula(kind)
+        elif kind == SANDWICH:
+            result = self._sandwich(kind)
         elif kind == EFFECTS:
             name, least = self._name(), self._number() if self._has(",") else 1.0
             required(least.is_integer(), "what is asked")
@@ -282,6 +287,22 @@ class _Reader:
         required(response not in columns, "what is asked")
         return Asked(self.text, kind, (response, *columns), products=products)
 
+    def _sandwich(self, kind: str) -> Asked:
+        result, lists = self._formula(kind), []
+        for _ in range(3):
+            self._take(",")
+            lists.append(self._list())
+        self._take(",")
+        return result._replace(numbers=(*lists, (self._number(),)))
+
+    def _list(self) -> tuple[float, ...]:
+        self._take("[")
+        numbers = [self._number()]
+        while self._has(","):
+            numbers.append(self._number())
+        self._take("]")
+        return tuple(numbers)
+
     def _product(self) -> list[tuple[str, ...]]:
         """Parse a term of a formula; return its factors (between `*`), each as column names (between `:`)."""
         factors = [self._names(":")]
@@ -293,15 +314,11 @@ class _Reader:
         result = Asked(self.text, "histogram", (self._name(),))
         if not self._has(","):
             return result
-        if not self._has("["):
+        if self.tokens[:1] != ["["]:
             bins = self._number()
             required(bins.is_integer(), "what is asked")
             return result._replace(bins=int(bins))
-        edges = [self._number()]
-        while self._has(","):
-            edges.append(self._number())
-        self._take("]")
-        return result._replace(edges=tuple(edges))
+        return result._replace(edges=self._list())
 
 
 def _check(one: Asked, table: Table) -> None:
@@ -314,9 +331,11 @@ def _check(one: Asked, table: Table) -> None:
     required(not one.where or one.kind not in UNCONDITIONAL, "a condition")
     described = table.described.get(one.kind)
     required(not described or len(one.columns) == len(described.arguments), "what is asked")
-    if one.kind == "regression":
+    if one.kind in ("regression", SANDWICH):
         required(not {*one.by} & {*one.columns}, "what is asked")
         check_formula(one.columns, one.products, table, selectors(one, table))
+    if one.kind == SANDWICH:
+        check_numbers(one.columns, one.products, one.condition, one.numbers, table)
     is_numeric = kind in (*ONE, *MORE, "quantile") and kind not in ("chi_square", "missing")
     if described or is_numeric:
         for name in one.columns:
@@ -541,6 +560,15 @@ def _of_regression(one: Asked, table: Table) -> list[Term]:
     return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 
 
+def _of_sandwich(one: Asked, table: Table) -> list[Term]:
+    formula = f"{one.columns[0]} ~ {' + '.join(':'.join(each) for each in one.products)}"
+    blocks = blocks_of_influence(one.columns, one.products, one.numbers, table)
+    return [
+        Term(f"{SANDWICH}({formula}), coefficient {at}", {block: 1.0}, 1.0, is_total=True)
+        for at, block in enumerate(blocks)
+    ]
+
+
 def _of_time(one: Asked, table: Table) -> list[Term]:
     by, time, column = selectors(one, table), table.selector(one.columns[0]), table.number(one.columns[0])
     # a cell more is of the rows that stay at the upper bound
@@ -597,6 +625,7 @@ TERMS: dict[str, Callable[[Asked, Table], list[Term]]] = {
     "risk": _of_risk,
     "quantile": _of_quantiles,
     "regression": _of_regression,
+    SANDWICH: _of_sandwich,
     "heterogeneity": _of_heterogeneity,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ NAME = re.compile("[A-Za-z_][A-Za-z0-9_]{0,63}")
 MOST_COLUMNS, MOST_EDGES, MOST_CELLS = 1000, 1000, 1 << 16
 # Steps of a column that declares none, and at most.
 STEPS = 1 << 24
+# Steps of the greatest squared influence of a row.
+MOST_INFLUENCE = 1 << 30
 MOST_ROWS, MOST_FEW, MOST_EXPECTED = 1 << 40, 1 << 20, 1 << 60
 # Epsilon of one request, and what that of several is below.
 MOST_EPSILON, MOST_OF_STEPS = 100.0, 1000.0
@@ -50,6 +53,7 @@ class Column(NamedTuple):
 
     `step`: whether one is declared. `missing`: whether it is one of numbers of which a row may have none;
     `lacks`: whether a row may have none. `is_party`: whether it is who holds the row, in the roster's order.
+    `reference`: the index of the category that regressions compare others with.
     """
 
     low: float = 0.0
@@ -61,6 +65,7 @@ class Column(NamedTuple):
     values: tuple[str, ...] = ()
     lacks: bool = False
     is_party: bool = False
+    reference: int = 0
 
     @property
     def width(self) -> float:
@@ -108,11 +113,23 @@ class Selector(NamedTuple):
     edges: tuple[float, ...] = ()
 
 
+class Influence(NamedTuple):
+    """Squared influence of a row on coefficient `at` of a regression that its `numbers` make public.
+
+    `products`: of the regression. `numbers`: its coefficients, and the inverse of its second moments.
+    """
+
+    products: tuple[tuple[str, ...], ...]
+    numbers: tuple[tuple[float, ...], ...]
+    at: int
+
+
 class Block(NamedTuple):
     """Sums over rows, one in each cell, of a product of columns: `powers` names them, repeated if squared.
 
     `where`: columns, and the points or indices that their values in these rows are within. `lacking`: of the
-    rows that lack a value in one of the columns `present`, in the place of those that have all.
+    rows that lack a value in one of the columns `present`, in the place of those that have all. `influence`:
+    what a row adds instead of a product, from 0 to the greatest value; `powers` are then its response.
     """
 
     powers: tuple[str, ...]
@@ -121,6 +138,7 @@ class Block(NamedTuple):
     of_party: bool = False
     where: tuple[tuple[str, Ranges], ...] = ()
     lacking: bool = False
+    influence: Influence | None = None
 
     @property
     def cells(self) -> int:
@@ -130,7 +148,9 @@ class Block(NamedTuple):
     @property
     def columns(self) -> frozenset[str]:
         """The names of all columns on which a block depends: products, presence, cells and conditions."""
-        cells = (one.column for one in self.selectors)
+        cells = [one.column for one in self.selectors]
+        if self.influence is not None:
+            cells += itertools.chain(*self.influence.products)
         return frozenset((*self.powers, *self.present, *cells, *(name for name, _ in self.where)))
 
     @property
@@ -176,6 +196,8 @@ class Table:
 
     def greatest(self, block: Block) -> int:
         """Return the greatest absolute value of a row's product in a block, in steps."""
+        if block.influence is not None:
+            return MOST_INFLUENCE
         return math.prod(self.columns[name].steps for name in block.powers)
 
     def least(self, block: Block) -> int:
@@ -320,7 +342,8 @@ def _column(name: str, given: Any) -> Column:
         )
         lacks = given.get("missing", True)
         required(type(lacks) is bool and (lacks or "other" in given), "the columns")
-        return Column(values=tuple(values), lacks=lacks)
+        reference = values.index(given["reference"]) if "reference" in given else 0
+        return Column(values=tuple(values), lacks=lacks, reference=reference)
     required(kind == "number" and keys <= {"lower", "upper", "step", "missing", "bins"}, "the columns")
     low, high = number(given["lower"]), number(given["upper"])
     required(-LARGEST <= low < high <= LARGEST and high - low >= NARROWEST, "the columns")

@@ -60,6 +60,12 @@ def check_coefficients(columns: Names, products: tuple[Names, ...], table: Table
     return count
 
 
+def coefficients_of(products: tuple[Names, ...], table: Table) -> int:
+    """Return the number of a regression's coefficients, with the intercept."""
+    levels = {name: len(table.columns[name].values) for product in products for name in product}
+    return 1 + _coefficients(products, levels)
+
+
 def _coefficients(products: tuple[Names, ...], levels: dict[str, int]) -> int:
     """Return the number of a regression's coefficients, without the intercept."""
     return sum(math.prod(levels[name] - 1 for name in product if levels[name]) for product in products)

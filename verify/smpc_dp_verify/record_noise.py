@@ -20,7 +20,7 @@ from smpc_dp_verify.split import Moves, Scaled, distance, of_a_row, of_one_row
 
 LAPLACE_BITS = 12.0
 # Statistics that are one sum of which all noise is the answer's; and whose intervals hold for Laplace noise.
-LINEAR = {"count", "table", "histogram", "sum", "mean"}
+LINEAR = {"count", "table", "histogram", "sum", "mean", "sandwich"}
 ANY_NOISE = LINEAR | {
     *("quantile", "risk", "chi_square", "variance", "covariance", "correlation", "regression", "difference"),
     *("missing", "survival", "logrank", *COX),

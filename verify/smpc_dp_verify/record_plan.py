@@ -282,11 +282,13 @@ def digest_of(blocks: list[Scaled], protocol: str, version: int, laplace: str | 
         [
             {
                 **({"type": "lacking"} if block.lacking else {}),
+                **({"type": "squared influence"} if block.influence is not None else {}),
                 "powers": block.powers,
                 "present": block.present,
                 "selectors": [one._asdict() for one in block.selectors],
                 "of_party": block.of_party,
                 **({"where": _conditions(block)} if block.where else {}),
+                **(block.influence._asdict() if block.influence is not None else {}),
             },
             f"{scale.numerator:x}/{scale.denominator:x}",
         ]

@@ -268,7 +268,8 @@ def _longest(blocks: list[tuple[Block, float]], norm: Norm | None) -> float:
     # by the columns of a block that the norm is of: of none, of one, of two
     parts: tuple[dict[tuple[str, ...], float], ...] = ({}, {}, {})
     for block, w in blocks:
-        names = tuple(name for name in block.powers if name in norm.columns)
+        powers = () if block.influence is not None else block.powers
+        names = tuple(name for name in powers if name in norm.columns)
         # of more factors the others are 1 at most
         names = names if len(names) <= 2 else names[:1]
         part = parts[len(names)]

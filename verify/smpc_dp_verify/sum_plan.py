@@ -28,7 +28,7 @@ LEAST_EPSILON = 1e-5
 # Of a result: what of its estimates and of its privacy is not computed here.
 UNCHECKED_NUMBERS = (
     *("level", "name", "unit", "over", "note", "noise", "sampling_error", "p_value", "population_low"),
-    *("population_high", "unreconciled", "part_of"),
+    *("population_high", "unreconciled", "part_of", "follow_up"),
 )
 UNCHECKED_WORDS = ("privacy.claim", "privacy.assumptions", "privacy.not_protected")
 

@@ -27,6 +27,8 @@ Audited = RecordSumParameters | SteppedSumParameters | GopaRecordParameters | Ve
 PERSON = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_person": 2}
 # Few releases: fixed seeds, and faults that are many deviations away.
 SAMPLES = 20_000
+# the rows of the audit have the greatest influence here
+SANDWICH = "sandwich(age ~ sex, [-1, 0], [0.5, 0.5], [0.05, -0.045, 0.05], 3707576043)"
 
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:
@@ -50,6 +52,8 @@ def audited(parameters: Audited, samples: int = SAMPLES) -> RecordAudit:
         (given(PERSON), 5, "secagg"),
         (given({"rows": "public"}, public_rows=[30, 1, 2, 5, 4], ask=["mean(age)", "sex"]), 5, "secagg"),
         (given(ask=["variance(age)", "mean(age) by sex", "quantile(age, 0.5)"]), 5, "secagg"),
+        (given(ask=[SANDWICH]), 5, "secagg"),
+        (given({"rows": "public"}, public_rows=[30, 1, 2, 5, 4], ask=[SANDWICH, "mean(age)"]), 5, "secagg"),
     ],
 )
 def test_a_right_release_passes_at_exactly_the_counted_shares(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.report.chart import Intervals
+from smpc_dp.report.document import Text
 from smpc_dp.report.sections import epsilon_meaning, guarantee_table, statistics_section, vector_section
 from smpc_dp.report.table import Table
 
@@ -47,6 +48,16 @@ def test_the_law_of_the_noise_is_shown_where_it_is_not_normal_in_all_answers() -
     assert [row[5:] for row in shown(ESTIMATE)] == [("rows",)]
     rows = shown(ESTIMATE, ESTIMATE | {"noise": "laplace"})
     assert [row[5:] for row in rows] == [("rows", "normal"), ("rows", "laplace")]
+
+
+def test_the_question_that_follows_on_a_regression_is_under_the_answers() -> None:
+    result = {
+        "estimates": [ESTIMATE | {"follow_up": "sandwich(y ~ x)"}, ESTIMATE],
+        "simultaneous": False,
+        "level": 0.95,
+    }
+    (one,) = statistics_section(result, exact=False)
+    assert one.blocks[-1] == Text("for robust sampling errors ask next: sandwich(y ~ x)")
 
 
 def average(bounds: tuple[Any, Any] | None) -> list[tuple[str, ...]]:
