@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,9 @@ from smpc_dp.records.cells import spreads
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import (
     INFINITE,
-    NORMAL,
     ErrorDistribution,
-    Part,
-    around,
-    normal_quantile,
     scaled,
     shown_ratio,
-    sum_quantile,
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
@@ -31,14 +26,12 @@ from smpc_dp.records.population import (
     chi_square_tail,
     difference,
     equal_shares_p_value,
-    p_value,
     ratio,
-    student_quantile,
     transformed,
-    two_sided,
 )
 from smpc_dp.records.result import WITHIN_NOISE, Estimate, cell_text, near_zero
 from smpc_dp.records.terms import risk_selectors
+from smpc_dp.records.two_means import NoisyMean, TwoMeans
 
 Floats = NDArray[np.float64]
 NO_RATIO = "none: a risk is 0 or 1 within the noise"
@@ -51,17 +44,18 @@ NO_TABLE = "none: less than two rows or columns are clear of the noise"
 def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the difference of a column's means in two groups, first less second, with Welch's test.
 
-    The noise of both means is in the variance, and has infinitely many degrees of freedom. Where the variance
-    of a group is within its noise it is taken as it is, 0 at least: the noise of the means is then larger.
+    The noise of both means is in the variance.
     """
     schema, (name,) = noisy.schema, one.columns
     column, by = schema.number(name, one.text), [selector(schema, each) for each in one.by]
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
+    second = product(schema, name, name, by=by)
     half, counted = column.width / 2, noisy.deviation(count)
-    errors = half * noisy.deviation(first) / column.steps, counted
+    squared = half**2 * noisy.deviation(second) / second.greatest(schema)
+    errors = half * noisy.deviation(first) / column.steps, counted, squared
     distributions = noisy.distribution(first), noisy.distribution(count)
     groups = [
-        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
+        NoisyMean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
         for rows, total, variance, error in spreads(name, noisy, by)
     ]
     label = f"difference of mean({name}), {_against(one, noisy)}"
@@ -69,7 +63,7 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     if any(group.rows <= max(display.least(counted), 1.0) for group in groups):
         yield Estimate.of(one, label, name, INFINITE, over=over, note=WITHIN_NOISE)
         return
-    value = groups[0].value - groups[1].value
+    both = TwoMeans(*groups)
     ends = [
         scaled(
             shown_ratio(
@@ -83,82 +77,14 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
         )
         for group in groups
     ]
-    noise = math.hypot(*(group.noise for group in groups))
-    squares = [group.square for group in groups]
-    whole, each = noise**2 + sum(squares), zip(squares, groups, strict=True)
-    least = sum(square**2 / (group.rows - 1) for square, group in each)
-    freedom = whole**2 / least if least > 0 else math.inf
-    parts = [part for group in groups for part in group.parts] + [(math.sqrt(sum(squares)), NORMAL)]
+    is_clear = not any(near_zero(group.variance, group.variance_error) for group in groups)
     sampled = Sampling(
-        math.sqrt(sum(squares)) if all(group.is_clear for group in groups) else None,
-        around(value, math.sqrt(whole), _student_quantile(parts, freedom, display.outside)),
-        _student_p_value(value, parts, freedom),
+        both.sampling if is_clear else None, both.ends(display.outside, column.width), both.p_value()
     )
     noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
-    yield Estimate.of(one, label, name, noise_ends, value=value, error=noise, sampled=sampled, over=over)
-
-
-def _student_quantile(parts: Sequence[Part], freedom: float, outside: float) -> float:
-    """Return the quantile of a sum of errors over its standard error, of an estimated variance.
-
-    Student's t is exceeded there as seldom as a normal number is at the quantile of the sum.
-    """
-    if all(distribution.is_normal for _, distribution in parts):
-        return student_quantile(freedom, outside)
-    return student_quantile(freedom, two_sided(sum_quantile(parts, outside)))
-
-
-def _student_p_value(value: float, parts: Sequence[Part], freedom: float) -> float | None:
-    """Return the two-sided p-value that belongs to `_student_quantile`; None without any error."""
-    whole = math.hypot(*(error for error, _ in parts))
-    if whole <= 0:
-        return None
-    probability = two_sided(value / whole, freedom)
-    if probability <= 0 or all(distribution.is_normal for _, distribution in parts):
-        return probability
-    return p_value(normal_quantile(probability) * whole, parts)
-
-
-@dataclass(frozen=True)
-class _Mean:
-    """Noisy mean of one group, less the middle of the column's range, with variances of noise and values.
-
-    `errors`, `distributions`: of the noise of the total and of the rows; `variance`, `variance_error`: of the
-    values.
-    """
-
-    rows: float
-    total: float
-    variance: float
-    variance_error: float
-    errors: tuple[float, float]
-    distributions: tuple[ErrorDistribution, ErrorDistribution]
-
-    @property
-    def value(self) -> float:
-        """The noisy total over the noisy number of rows."""
-        return self.total / self.rows
-
-    @property
-    def noise(self) -> float:
-        """The standard error that the noise brings to the mean, to first order."""
-        return math.hypot(*(error for error, _ in self.parts))
-
-    @property
-    def parts(self) -> list[Part]:
-        """The errors that the noise of the total and of the rows brings to the mean."""
-        errors = self.errors[0] / self.rows, self.value * self.errors[1] / self.rows
-        return list(zip(errors, self.distributions, strict=True))
-
-    @property
-    def square(self) -> float:
-        """The variance of the mean over samples of rows, 0 at least."""
-        return max(self.variance, 0.0) / (self.rows - 1)
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the estimated variance of the values is well above its own noise error."""
-        return not near_zero(self.variance, self.variance_error)
+    yield Estimate.of(
+        one, label, name, noise_ends, value=both.difference, error=both.noise, sampled=sampled, over=over
+    )
 
 
 def _against(one: Statistic, noisy: NoisySums) -> str:
