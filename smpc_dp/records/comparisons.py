@@ -31,7 +31,7 @@ from smpc_dp.records.population import (
 )
 from smpc_dp.records.result import WITHIN_NOISE, Estimate, cell_text, near_zero
 from smpc_dp.records.terms import risk_selectors
-from smpc_dp.records.two_means import NoisyMean, TwoMeans
+from smpc_dp.records.welch import NoisyMean, WelchTest
 
 Floats = NDArray[np.float64]
 NO_RATIO = "none: a risk is 0 or 1 within the noise"
@@ -63,7 +63,7 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     if any(group.rows <= max(display.least(counted), 1.0) for group in groups):
         yield Estimate.of(one, label, name, INFINITE, over=over, note=WITHIN_NOISE)
         return
-    both = TwoMeans(*groups)
+    both = WelchTest(*groups)
     ends = [
         scaled(
             shown_ratio(

@@ -102,8 +102,8 @@ class NoisyMean:
 
 
 @dataclass(frozen=True)
-class TwoMeans:
-    """Two noisy means, of which the difference, first less second, is tested and has an interval."""
+class WelchTest:
+    """Test of the difference of two noisy means, first less second, and the interval that belongs to it."""
 
     first: NoisyMean
     second: NoisyMean

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.records.cells import corrected_variance
 from smpc_dp.records.intervals import NORMAL, ErrorDistribution
 from smpc_dp.records.noisy import laplace_distribution
-from smpc_dp.records.two_means import NoisyMean, TwoMeans
+from smpc_dp.records.welch import NoisyMean, WelchTest
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -74,7 +74,7 @@ def rejected(name: str, repetitions: int) -> tuple[float, float]:
         groups = [noisy(draw(rng, size), noise, law, rng) for size in sizes]
         if min(group.rows for group in groups) <= 3 * noise:
             continue
-        both = TwoMeans(groups[0], groups[1])
+        both = WelchTest(groups[0], groups[1])
         tested = both.p_value()
         assert tested is not None
         sides[both.difference > 0] += tested < 0.05
@@ -116,7 +116,7 @@ def test_the_interval_of_a_difference_has_its_level(noise: float, law: ErrorDist
     rng, missed = np.random.default_rng(31), 0
     for _ in range(MANY):
         groups = noisy(near_a_bound(rng, 150), noise, law, rng), noisy(narrow(rng, 200), noise, law, rng)
-        both = TwoMeans(*groups)
+        both = WelchTest(*groups)
         low, high = both.ends(0.05, 2.0)
         missed += not low <= -0.2 <= high
         tested = both.p_value()
@@ -127,9 +127,9 @@ def test_the_interval_of_a_difference_has_its_level(noise: float, law: ErrorDist
 
 def test_the_interval_is_within_what_is_possible_and_exact_without_errors() -> None:
     far = NoisyMean(12.0, 5.0, 0.1, 0.3, (6.0, 6.0, 6.0), (NORMAL, NORMAL))
-    low, high = TwoMeans(far, far).ends(0.05, 2.0)
+    low, high = WelchTest(far, far).ends(0.05, 2.0)
     assert -2 <= low < -1 < 1 < high <= 2
     exact = [NoisyMean(50.0, total, 0.0, 0.0, (0.0, 0.0, 0.0), (NORMAL, NORMAL)) for total in (10.0, 5.0)]
-    both = TwoMeans(exact[0], exact[1])
+    both = WelchTest(exact[0], exact[1])
     assert both.ends(0.05, 2.0) == (both.difference, both.difference)
     assert both.p_value() is None
