@@ -248,8 +248,7 @@ def independence(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
     noise, distribution = noisy.deviation(block), noisy.distribution(block)
     counts = noisy.sums(block).reshape([each.cells for each in block.selectors])
     rows, columns = counts.shape
-    shown_rows = counts.sum(axis=1) > max(display.least(noise * math.sqrt(columns)), 0.0)
-    shown_columns = counts.sum(axis=0) > max(display.least(noise * math.sqrt(rows)), 0.0)
+    shown_rows, shown_columns = _clear_of_noise(counts, noise, distribution, display)
     shown = counts[shown_rows][:, shown_columns]
     label = "chi-square, noise included"
     left = rows - int(shown_rows.sum()) + columns - int(shown_columns.sum())
@@ -274,11 +273,32 @@ def independence(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
     )
 
 
+def _clear_of_noise(
+    counts: Floats, noise: float, distribution: ErrorDistribution, display: Display
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows and which columns of a table of noisy counts have totals clear of the noise.
+
+    A total and the residuals from independence have uncorrelated noise. If it is normal they are independent.
+    Otherwise a total may be large because of one cell whose residual is large too: what of the largest
+    residual may be noise is not counted.
+    """
+    totals = counts.sum(axis=1), counts.sum(axis=0)
+    above = np.zeros_like(counts)
+    if not distribution.is_normal and counts.sum() > 0:
+        above = np.clip(counts - np.outer(*totals) / counts.sum(), 0.0, max(display.least(noise), 0.0))
+    rows, columns = counts.shape
+    return (
+        totals[0] - above.max(axis=1) > max(display.least(noise * math.sqrt(columns)), 0.0),
+        totals[1] - above.max(axis=0) > max(display.least(noise * math.sqrt(rows)), 0.0),
+    )
+
+
 @dataclass(frozen=True)
 class Association:
     """Result of a chi-square test of independence: statistic, degrees of freedom, p-value, least expected.
 
-    `growth`: half the variance of the statistic over its mean, without an association; 1 of chi-square.
+    Without an association `growth` is half the variance of the statistic over its mean, 1 of chi-square, and
+    `inflation` its mean over its degrees of freedom.
     """
 
     value: float
@@ -286,6 +306,7 @@ class Association:
     p_value: float
     least: float
     growth: float
+    inflation: float
 
 
 def association(counts: Floats, noise: float, distribution: ErrorDistribution) -> Association:
@@ -297,6 +318,8 @@ def association(counts: Floats, noise: float, distribution: ErrorDistribution) -
     noise: the kurtosis of both is in the variance of a scaled chi-square distribution of the same mean. With
     f degrees of freedom, a_k the part of R' cov^-1 R that is due to a source of variance 1 in cell k, and
     kappa the excess kurtosis of the noise, that variance is 2f + sum of (E_k + kappa noise^4) a_k^2.
+
+    Expected counts have noise too, from the row and column sums: it raises the mean, to second order.
     """
     total = float(counts.sum())
     by_row, by_column = counts.sum(axis=1) / total, counts.sum(axis=0) / total
@@ -307,10 +330,31 @@ def association(counts: Floats, noise: float, distribution: ErrorDistribution) -
     into = np.kron(of_rows, of_columns)
     covariance = (into * (expected.ravel() + noise**2)) @ into.T
     value = float(residuals @ np.linalg.solve(covariance, residuals))
-    # of the statistic what is due to each count with variance 1
-    parts = (into * np.linalg.solve(covariance, into)).sum(axis=0)
+    # of the statistic what is due to the products of any two counts, and to each with variance 1
+    products = into.T @ np.linalg.solve(covariance, into)
+    parts = np.diag(products)
     kurtosis = (expected.ravel() + distribution.excess_kurtosis * noise**4) * parts**2
     freedom = len(residuals)
     growth = 1 + float(kurtosis.sum()) / (2 * freedom)
-    tail = chi_square_tail(value / growth, freedom / growth)
-    return Association(value, freedom, tail, float(expected.min()), growth)
+    inflation = 1 + _raised(products, expected, noise) / freedom
+    tail = chi_square_tail(value / (growth * inflation), freedom / growth)
+    return Association(value, freedom, tail, float(expected.min()), growth, inflation)
+
+
+def _raised(products: Floats, expected: Floats, noise: float) -> float:
+    """Return by how much noise in row and column sums raises the mean of a chi-square statistic.
+
+    With H the products of `association` and V the noise covariance of the expected counts it is the sum of
+    H_kl^2 V_kl, for the statistic is convex in them; and that of H_kk times the variance of the product of
+    the errors of both sums over the total, less that of a sample of rows, for which chi-square allows.
+    """
+    total, (rows, columns) = float(expected.sum()), expected.shape
+    of_row, of_column = expected.sum(axis=1), expected.sum(axis=0)
+    slopes = expected.ravel()[:, None] * (
+        np.kron(np.diag(1 / of_row), np.ones((columns, columns)))
+        + np.kron(np.ones((rows, rows)), np.diag(1 / of_column))
+        - 1 / total
+    )
+    errors = np.outer(of_row + columns * noise**2, of_column + rows * noise**2) - np.outer(of_row, of_column)
+    bent = float((products**2 * (slopes @ slopes.T)).sum()) * noise**2
+    return bent + float(np.diag(products) @ errors.ravel()) / total**2
