@@ -22,6 +22,7 @@ from smpc_dp.records.schema import Schema, read_schema
 from tests.unit.records.resampled import Release
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 MANY = 10_000
 LAWS = {"normal": NORMAL, "laplace": laplace_distribution(1.0)}
 
@@ -132,10 +133,10 @@ def test_a_row_that_one_large_noise_may_show_is_left_out() -> None:
 SMALL = np.array([[0, 1, 2, 3], [4, 6, 9, 15]])
 
 
-def covered(noise: float, law: str, releases: int) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+def covered(noise: float, law: str, releases: int) -> tuple[Counts, Counts, Counts]:
     """Return how often each cell's interval has the count, how often if shown, and how often it is shown."""
     rng = np.random.default_rng(53)
-    inside, inside_shown, shown = (np.zeros(SMALL.size, dtype=np.int64) for _ in range(3))
+    inside, inside_shown, shown = np.zeros((3, SMALL.size), dtype=np.int64)
     for _ in range(releases):
         for index, one in enumerate(released("a x b", SMALL, noise, law, rng)):
             assert one.low is not None
