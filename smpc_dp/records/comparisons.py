@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,9 @@ from smpc_dp.records.cells import spreads
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import (
     INFINITE,
-    NORMAL,
     ErrorDistribution,
-    Part,
-    around,
-    normal_quantile,
     scaled,
     shown_ratio,
-    sum_quantile,
     within,
 )
 from smpc_dp.records.noisy import Display, NoisySums, cell_labels
@@ -31,14 +26,12 @@ from smpc_dp.records.population import (
     chi_square_tail,
     difference,
     equal_shares_p_value,
-    p_value,
     ratio,
-    student_quantile,
     transformed,
-    two_sided,
 )
 from smpc_dp.records.result import WITHIN_NOISE, Estimate, cell_text, near_zero
 from smpc_dp.records.terms import risk_selectors
+from smpc_dp.records.welch import NoisyMean, WelchTest
 
 Floats = NDArray[np.float64]
 NO_RATIO = "none: a risk is 0 or 1 within the noise"
@@ -51,17 +44,18 @@ NO_TABLE = "none: less than two rows or columns are clear of the noise"
 def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the difference of a column's means in two groups, first less second, with Welch's test.
 
-    The noise of both means is in the variance, and has infinitely many degrees of freedom. Where the variance
-    of a group is within its noise it is taken as it is, 0 at least: the noise of the means is then larger.
+    The noise of both means is in the variance.
     """
     schema, (name,) = noisy.schema, one.columns
     column, by = schema.number(name, one.text), [selector(schema, each) for each in one.by]
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
+    second = product(schema, name, name, by=by)
     half, counted = column.width / 2, noisy.deviation(count)
-    errors = half * noisy.deviation(first) / column.steps, counted
+    squared = half**2 * noisy.deviation(second) / second.greatest(schema)
+    errors = half * noisy.deviation(first) / column.steps, counted, squared
     distributions = noisy.distribution(first), noisy.distribution(count)
     groups = [
-        _Mean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
+        NoisyMean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
         for rows, total, variance, error in spreads(name, noisy, by)
     ]
     label = f"difference of mean({name}), {_against(one, noisy)}"
@@ -69,7 +63,7 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     if any(group.rows <= max(display.least(counted), 1.0) for group in groups):
         yield Estimate.of(one, label, name, INFINITE, over=over, note=WITHIN_NOISE)
         return
-    value = groups[0].value - groups[1].value
+    both = WelchTest(*groups)
     ends = [
         scaled(
             shown_ratio(
@@ -83,82 +77,14 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
         )
         for group in groups
     ]
-    noise = math.hypot(*(group.noise for group in groups))
-    squares = [group.square for group in groups]
-    whole, each = noise**2 + sum(squares), zip(squares, groups, strict=True)
-    least = sum(square**2 / (group.rows - 1) for square, group in each)
-    freedom = whole**2 / least if least > 0 else math.inf
-    parts = [part for group in groups for part in group.parts] + [(math.sqrt(sum(squares)), NORMAL)]
+    is_clear = not any(near_zero(group.variance, group.variance_error) for group in groups)
     sampled = Sampling(
-        math.sqrt(sum(squares)) if all(group.is_clear for group in groups) else None,
-        around(value, math.sqrt(whole), _student_quantile(parts, freedom, display.outside)),
-        _student_p_value(value, parts, freedom),
+        both.sampling if is_clear else None, both.ends(display.outside, column.width), both.p_value()
     )
     noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
-    yield Estimate.of(one, label, name, noise_ends, value=value, error=noise, sampled=sampled, over=over)
-
-
-def _student_quantile(parts: Sequence[Part], freedom: float, outside: float) -> float:
-    """Return the quantile of a sum of errors over its standard error, of an estimated variance.
-
-    Student's t is exceeded there as seldom as a normal number is at the quantile of the sum.
-    """
-    if all(distribution.is_normal for _, distribution in parts):
-        return student_quantile(freedom, outside)
-    return student_quantile(freedom, two_sided(sum_quantile(parts, outside)))
-
-
-def _student_p_value(value: float, parts: Sequence[Part], freedom: float) -> float | None:
-    """Return the two-sided p-value that belongs to `_student_quantile`; None without any error."""
-    whole = math.hypot(*(error for error, _ in parts))
-    if whole <= 0:
-        return None
-    probability = two_sided(value / whole, freedom)
-    if probability <= 0 or all(distribution.is_normal for _, distribution in parts):
-        return probability
-    return p_value(normal_quantile(probability) * whole, parts)
-
-
-@dataclass(frozen=True)
-class _Mean:
-    """Noisy mean of one group, less the middle of the column's range, with variances of noise and values.
-
-    `errors`, `distributions`: of the noise of the total and of the rows; `variance`, `variance_error`: of the
-    values.
-    """
-
-    rows: float
-    total: float
-    variance: float
-    variance_error: float
-    errors: tuple[float, float]
-    distributions: tuple[ErrorDistribution, ErrorDistribution]
-
-    @property
-    def value(self) -> float:
-        """The noisy total over the noisy number of rows."""
-        return self.total / self.rows
-
-    @property
-    def noise(self) -> float:
-        """The standard error that the noise brings to the mean, to first order."""
-        return math.hypot(*(error for error, _ in self.parts))
-
-    @property
-    def parts(self) -> list[Part]:
-        """The errors that the noise of the total and of the rows brings to the mean."""
-        errors = self.errors[0] / self.rows, self.value * self.errors[1] / self.rows
-        return list(zip(errors, self.distributions, strict=True))
-
-    @property
-    def square(self) -> float:
-        """The variance of the mean over samples of rows, 0 at least."""
-        return max(self.variance, 0.0) / (self.rows - 1)
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the estimated variance of the values is well above its own noise error."""
-        return not near_zero(self.variance, self.variance_error)
+    yield Estimate.of(
+        one, label, name, noise_ends, value=both.difference, error=both.noise, sampled=sampled, over=over
+    )
 
 
 def _against(one: Statistic, noisy: NoisySums) -> str:
@@ -322,8 +248,7 @@ def independence(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
     noise, distribution = noisy.deviation(block), noisy.distribution(block)
     counts = noisy.sums(block).reshape([each.cells for each in block.selectors])
     rows, columns = counts.shape
-    shown_rows = counts.sum(axis=1) > max(display.least(noise * math.sqrt(columns)), 0.0)
-    shown_columns = counts.sum(axis=0) > max(display.least(noise * math.sqrt(rows)), 0.0)
+    shown_rows, shown_columns = _clear_of_noise(counts, noise, distribution, display)
     shown = counts[shown_rows][:, shown_columns]
     label = "chi-square, noise included"
     left = rows - int(shown_rows.sum()) + columns - int(shown_columns.sum())
@@ -348,11 +273,32 @@ def independence(one: Statistic, noisy: NoisySums, display: Display) -> Iterator
     )
 
 
+def _clear_of_noise(
+    counts: Floats, noise: float, distribution: ErrorDistribution, display: Display
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which rows and which columns of a table of noisy counts have totals clear of the noise.
+
+    A total and the residuals from independence have uncorrelated noise. If it is normal they are independent.
+    Otherwise a total may be large because of one cell whose residual is large too: what of the largest
+    residual may be noise is not counted.
+    """
+    totals = counts.sum(axis=1), counts.sum(axis=0)
+    above = np.zeros_like(counts)
+    if not distribution.is_normal and counts.sum() > 0:
+        above = np.clip(counts - np.outer(*totals) / counts.sum(), 0.0, max(display.least(noise), 0.0))
+    rows, columns = counts.shape
+    return (
+        totals[0] - above.max(axis=1) > max(display.least(noise * math.sqrt(columns)), 0.0),
+        totals[1] - above.max(axis=0) > max(display.least(noise * math.sqrt(rows)), 0.0),
+    )
+
+
 @dataclass(frozen=True)
 class Association:
     """Result of a chi-square test of independence: statistic, degrees of freedom, p-value, least expected.
 
-    `growth`: half the variance of the statistic over its mean, without an association; 1 of chi-square.
+    Without an association `growth` is half the variance of the statistic over its mean, 1 of chi-square, and
+    `inflation` its mean over its degrees of freedom.
     """
 
     value: float
@@ -360,6 +306,7 @@ class Association:
     p_value: float
     least: float
     growth: float
+    inflation: float
 
 
 def association(counts: Floats, noise: float, distribution: ErrorDistribution) -> Association:
@@ -371,6 +318,8 @@ def association(counts: Floats, noise: float, distribution: ErrorDistribution) -
     noise: the kurtosis of both is in the variance of a scaled chi-square distribution of the same mean. With
     f degrees of freedom, a_k the part of R' cov^-1 R that is due to a source of variance 1 in cell k, and
     kappa the excess kurtosis of the noise, that variance is 2f + sum of (E_k + kappa noise^4) a_k^2.
+
+    Expected counts have noise too, from the row and column sums: it raises the mean, to second order.
     """
     total = float(counts.sum())
     by_row, by_column = counts.sum(axis=1) / total, counts.sum(axis=0) / total
@@ -381,10 +330,31 @@ def association(counts: Floats, noise: float, distribution: ErrorDistribution) -
     into = np.kron(of_rows, of_columns)
     covariance = (into * (expected.ravel() + noise**2)) @ into.T
     value = float(residuals @ np.linalg.solve(covariance, residuals))
-    # of the statistic what is due to each count with variance 1
-    parts = (into * np.linalg.solve(covariance, into)).sum(axis=0)
+    # of the statistic what is due to the products of any two counts, and to each with variance 1
+    products = into.T @ np.linalg.solve(covariance, into)
+    parts = np.diag(products)
     kurtosis = (expected.ravel() + distribution.excess_kurtosis * noise**4) * parts**2
     freedom = len(residuals)
     growth = 1 + float(kurtosis.sum()) / (2 * freedom)
-    tail = chi_square_tail(value / growth, freedom / growth)
-    return Association(value, freedom, tail, float(expected.min()), growth)
+    inflation = 1 + _raised(products, expected, noise) / freedom
+    tail = chi_square_tail(value / (growth * inflation), freedom / growth)
+    return Association(value, freedom, tail, float(expected.min()), growth, inflation)
+
+
+def _raised(products: Floats, expected: Floats, noise: float) -> float:
+    """Return by how much noise in row and column sums raises the mean of a chi-square statistic.
+
+    With H the products of `association` and V the noise covariance of the expected counts it is the sum of
+    H_kl^2 V_kl, for the statistic is convex in them; and that of H_kk times the variance of the product of
+    the errors of both sums over the total, less that of a sample of rows, for which chi-square allows.
+    """
+    total, (rows, columns) = float(expected.sum()), expected.shape
+    of_row, of_column = expected.sum(axis=1), expected.sum(axis=0)
+    slopes = expected.ravel()[:, None] * (
+        np.kron(np.diag(1 / of_row), np.ones((columns, columns)))
+        + np.kron(np.ones((rows, rows)), np.diag(1 / of_column))
+        - 1 / total
+    )
+    errors = np.outer(of_row + columns * noise**2, of_column + rows * noise**2) - np.outer(of_row, of_column)
+    bent = float((products**2 * (slopes @ slopes.T)).sum()) * noise**2
+    return bent + float(np.diag(products) @ errors.ravel()) / total**2

@@ -397,7 +397,7 @@ class _Study:
         test = association(counts, noise, noisy.distribution(block))
         freedom = test.freedom / test.growth
         refused = 2 * gammainccinv(freedom / 2, OUTSIDE)
-        apart = test.growth * float(chndtrinc(refused, freedom, 1 - POWER))
+        apart = test.growth * test.inflation * float(chndtrinc(refused, freedom, 1 - POWER))
         return math.sqrt(apart * (1 + noise**2 * counts.size / self.rows) / self.rows)
 
 

@@ -31,6 +31,8 @@ class Study:
         ask: the statistics of one request.
         tests: those of another request, of rows that are drawn anew each time.
         drawn: columns that are permuted in each draw, so that no test has anything to find.
+        crossed: two columns of categories, one of them in `drawn`, whose cells are small in a draw of few
+            rows; none: no such table.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Study:
     ask: tuple[str, ...]
     tests: tuple[str, ...]
     drawn: tuple[str, ...]
+    crossed: tuple[str, ...] = ()
 
     def schema(self, rows: int) -> Schema:
         """Return the schema in which ten parties hold together about `rows` rows."""
@@ -147,7 +150,7 @@ def houses(path: Path) -> Study:
         "chi_square(arm, region)",
         "correlation(income, age)",
     )
-    return Study("California houses", rows, declared, ask, tests, ("arm", "age"))
+    return Study("California houses", rows, declared, ask, tests, ("arm", "age"), ("arm", "region"))
 
 
 def lending(path: Path = LENDING) -> Study:
@@ -189,4 +192,4 @@ def lending(path: Path = LENDING) -> Study:
         "chi_square(arm, grade)",
         "correlation(rate, amount)",
     )
-    return Study("lending", rows, declared, ask, tests, ("arm", "amount"))
+    return Study("lending", rows, declared, ask, tests, ("arm", "amount"), ("arm", "grade"))

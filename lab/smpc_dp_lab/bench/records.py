@@ -44,8 +44,8 @@ LEVEL = 0.95
 REPETITIONS = 10_000
 # Releases of the peer, for each answer alone; its error has a Monte Carlo error of 3.2 % with 500.
 PEER_RELEASES = 500
-# Rows of each draw of the tests.
-DRAWN = 2_000
+# Rows of each draw of the tests, and of tables of small cells.
+DRAWN, FEW = 2_000, 100
 # Shares of noise drawn at a time.
 AT_ONCE = 1 << 22
 
@@ -68,6 +68,11 @@ _REJECTED = (
     "part of tests of level .05 that reject where there is no difference: rows and noise are drawn anew for "
     "each; chi-square may reject less often"
 )
+_SMALL = (
+    f"part of the 95 % intervals of the noise that contain the counts of {FEW} rows, drawn anew each time, "
+    "over all releases and cells: at least 95 %"
+)
+_SMALL_SHOWN = "the same, of the cells that are shown: at least 95 %"
 _POPULATION = "part of the 95 % intervals of noise and sampling that contain what is true in the population"
 
 
@@ -132,10 +137,12 @@ def run_records_bench(
     with OpenDpPeer(peer_python) as peer:
         for study, epsilon in itertools.product(tables, epsilons):
             case = f"{study.name}, epsilon {epsilon:g}"
-            steps = Steps(progress, case, 2 * repetitions)
+            steps = Steps(progress, case, (3 if study.crossed else 2) * repetitions)
             source = NoiseSource.keyed(seed.to_bytes(32, "big"), case.encode())
             figures += _answers(case, study, epsilon, repetitions, peer, source, steps)
             figures += _tests(case, study, epsilon, repetitions, source, seed, steps)
+            if study.crossed:
+                figures += _small_cells(case, study, epsilon, repetitions, source, seed, steps)
         known = versions("numpy", "scipy", opendp=peer.version)
     given = {
         "epsilons": list(epsilons),
@@ -144,6 +151,7 @@ def run_records_bench(
         "repetitions": repetitions,
         "peer_releases": min(repetitions, PEER_RELEASES),
         "rows_of_tests": DRAWN,
+        "rows_of_small_cells": FEW,
         "seed": seed,
     }
     return Report("records", figures, known, given)
@@ -289,6 +297,45 @@ def _tests(
             ("coverage of the population", _POPULATION, inside),
         )
         for name, counted in counts.items()
+    ]
+
+
+def _small_cells(
+    case: str,
+    study: Study,
+    epsilon: float,
+    repetitions: int,
+    source: NoiseSource,
+    seed: int,
+    steps: Steps,
+) -> list[Figure]:
+    """Return coverage of counts of a table of few rows, and how often chi-square rejects of tables shown."""
+    first, second = study.crossed
+    plan = planned(study, (f"{first} x {second}", f"chi_square({first}, {second})"), epsilon, DELTA, FEW)
+    rng = np.random.default_rng([seed, round(1000 * epsilon), FEW])
+    table, seen, rejected = read_table(study.rows, study.schema(study.size)), Seen(), list[bool]()
+    for noise in shares(plan, source, repetitions):
+        rows = study.resampled(table, rng, FEW)
+        total = plan.vector(rows)
+        exact = estimate(plan, total, PARTIES, level=LEVEL, hide=0.0).estimates
+        made = estimate(plan, total + noise, PARTIES, level=LEVEL).estimates
+        for true, one in zip(exact, made, strict=True):
+            if one.name == "count":
+                seen.add(one, round(true.value or 0.0))
+            elif one.p_value is not None:
+                rejected.append(one.p_value < 1 - LEVEL)
+        steps()
+    cells = f"{case}, small cells of {first} x {second}"
+    return [
+        rate(f"{cells}: coverage", "%", [100 * seen.inside / seen.released], _SMALL),
+        rate(f"{cells}: coverage of shown", "%", [seen.coverage_of_shown], _SMALL_SHOWN),
+        rate(f"{cells}: cells shown", "%", [100 * len(seen.squares) / seen.released], _SHOWN),
+        rate(
+            f"{case}, chi-square of {FEW} rows: tests that reject",
+            "%",
+            [100 * float(np.mean(rejected))] if rejected else [0.0],
+            _REJECTED,
+        ),
     ]
 
 
