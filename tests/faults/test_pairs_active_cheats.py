@@ -141,7 +141,7 @@ def changed_circuits(circuit: Circuit) -> list[tuple[str, Circuit]]:
     """Circuits with one gate changed, which have as many AND gates and the same wires."""
     changed = []
     for number, (op, a, b, _) in enumerate(circuit.gates()):
-        columns = {"op": circuit.op.copy(), "a": circuit.a.copy(), "b": circuit.b.copy()}
+        columns: dict[str, Any] = {"op": circuit.op.copy(), "a": circuit.a.copy(), "b": circuit.b.copy()}
         if op in (Op.INV, Op.EQW):
             columns["op"][number] = Op.EQW if op == Op.INV else Op.INV
         elif op == Op.EQ:
@@ -458,10 +458,9 @@ def test_a_side_that_guesses_a_digit_of_the_correlation_passes_or_ends_everythin
     held = pair.setups[HONEST[cheat]].ends()
     assert held is not None
     truth = held[0].delta[0] & 15
-    plain = participant.Receiver
 
     def receiver(peer: str, *terms: Any) -> Receiver:
-        return (Guessing if peer == HONEST[cheat] else plain)(peer, *terms)
+        return (Guessing if peer == HONEST[cheat] else Receiver)(peer, *terms)
 
     monkeypatch.setattr(participant, "Receiver", receiver)
     public, passed = truth & 1, []
