@@ -42,7 +42,8 @@ def plan_of(circuit: Circuit, instances: int = 1, k: int = 4, **parameters: Any)
 class Pair:
     """Both sides of evaluations that have their setups in common."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, context: Context = CONTEXT) -> None:
+        self._context = context
         self.setups = {name: Setups() for name in NAMES}
         self._random = {name: SeededRandomnessForSimulation(seed, name) for name in IDENTITIES}
 
@@ -52,15 +53,17 @@ class Pair:
         values: Sequence[Sequence[int]],
         tamper: Tamper | None = None,
         *,
+        garbler: type[ActiveGarblerRole] = ActiveGarblerRole,
         evaluator: type[ActiveEvaluatorRole] = ActiveEvaluatorRole,
     ) -> Ends:
         """Return the ends of all, for the values of each input value that is no coin."""
-        return evaluate_in_memory(self.roles(plan, values, evaluator), tamper)
+        return evaluate_in_memory(self.roles(plan, values, garbler, evaluator), tamper)
 
     def roles(
         self,
         plan: ActivePlan,
         values: Sequence[Sequence[int]],
+        garbler: type[ActiveGarblerRole] = ActiveGarblerRole,
         evaluator: type[ActiveEvaluatorRole] = ActiveEvaluatorRole,
     ) -> dict[str, ActiveRole]:
         """Return the roles of both, and with output to the aggregator its role."""
@@ -73,10 +76,10 @@ class Pair:
         }
         roles: dict[str, ActiveRole] = {}
         if plan.parameters.output == "aggregator":
-            roles[HUB] = ActiveAggregatorRole(CONTEXT, IDENTITIES[HUB], plan, self._random[HUB])
+            roles[HUB] = ActiveAggregatorRole(self._context, IDENTITIES[HUB], plan, self._random[HUB])
         return roles | {
             name: kind(
-                CONTEXT,
+                self._context,
                 IDENTITIES[name],
                 plan,
                 [rows[index] for index in plan.given(indices)],
@@ -84,7 +87,7 @@ class Pair:
                 self.setups[name],
             )
             for name, kind, indices in (
-                ("alice", ActiveGarblerRole, plan.garbler_values),
+                ("alice", garbler, plan.garbler_values),
                 ("bob", evaluator, plan.evaluator_values),
             )
         }

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp.capabilities.pairs.active import participant
 from smpc_dp.capabilities.pairs.active.evaluator import ActiveEvaluatorRole
+from smpc_dp.capabilities.pairs.active.garbler import ActiveGarblerRole
 from smpc_dp.capabilities.pairs.active.messages import (
     CHI,
     COIN,
@@ -34,8 +35,8 @@ from smpc_dp.capabilities.pairs.active.messages import (
     Outputs,
     Shares,
 )
-from smpc_dp.capabilities.pairs.active.participant import BlockOutputs
-from smpc_dp.capabilities.pairs.active.plan import Group
+from smpc_dp.capabilities.pairs.active.participant import ActiveParticipant, BlockOutputs
+from smpc_dp.capabilities.pairs.active.plan import ActivePlan, Group
 from smpc_dp.capabilities.pairs.active.role import evaluation_failure
 from smpc_dp.capabilities.pairs.garbled.effects import Effects
 from smpc_dp.capabilities.pairs.garbled.messages import CONTROL, PIECE_HEADER
@@ -204,57 +205,77 @@ def test_a_single_changed_bit_of_any_piece_never_gives_another_output() -> None:
     assert stopped
 
 
-class Reflecting(ActiveEvaluatorRole):
-    """An evaluator that waits for the garbler's commitments and openings, and sends them back."""
+KINDS: dict[str, type[ActiveParticipant]] = {"alice": ActiveGarblerRole, "bob": ActiveEvaluatorRole}
+
+
+def cheated(
+    cheat: str,
+    deviation: type[ActiveParticipant],
+    plan: ActivePlan = PLAN,
+    values: Sequence[Sequence[int]] = VALUES,
+    tamper: Tamper | None = None,
+    seed: int = 1,
+    **fields: Any,
+) -> tuple[Ends, Pair]:
+    """Evaluate while the side `cheat` has the methods of `deviation`, with other attributes `fields`."""
+    pair = Pair(seed)
+    kind: Any = type("Cheat", (deviation, KINDS[cheat]), fields)
+    side = "garbler" if cheat == "alice" else "evaluator"
+    return pair.evaluate(plan, values, tamper, **{side: kind}), pair
+
+
+class Reflecting(ActiveParticipant):
+    """A side that waits for the other's commitments and openings, and sends them back."""
 
     def _compare_triples(self, group: Group, value: bytes) -> Effects[bytes]:  # noqa: ARG002 (the role's)
-        yield self._control("alice", COMMIT, (yield from self._take("alice", COMMIT, Commit)))
-        yield self._control("alice", EQUAL, (yield from self._take("alice", EQUAL, Equal)))
-        coin = yield from self._take("alice", COIN, Coin)
-        yield self._control("alice", COIN, coin)
+        peer = HONEST[self.name]
+        yield self._control(peer, COMMIT, (yield from self._take(peer, COMMIT, Commit)))
+        yield self._control(peer, EQUAL, (yield from self._take(peer, EQUAL, Equal)))
+        coin = yield from self._take(peer, COIN, Coin)
+        yield self._control(peer, COIN, coin)
         return self._bound(Label.ACTIVE_BUCKETS, encode_uint(group.number), coin.seed, coin.seed)
 
 
-class OtherCommitments(ActiveEvaluatorRole):
-    """An evaluator that opens something else than it has committed to."""
+class OtherCommitments(ActiveParticipant):
+    """A side that opens something else than it has committed to."""
 
     purpose = b""
 
     def _commitment(self, sender: int, group: Group, purpose: bytes, *parts: bytes) -> bytes:
-        if (sender, purpose) == (EVALUATOR, self.purpose):
+        if (sender, purpose) == (self._side, self.purpose):
             parts = (*parts[:-1], bytes(32))
         return super()._commitment(sender, group, purpose, *parts)
 
 
+@pytest.mark.parametrize("cheat", NAMES)
 @pytest.mark.parametrize("purpose", [b"equality", b"coin"])
-def test_what_was_not_committed_to_is_refused(purpose: bytes) -> None:
-    pair, recorded = Pair(), Recorded()
-    cheat = type("Cheat", (OtherCommitments,), {"purpose": purpose})
-    ends = pair.evaluate(PLAN, VALUES, recorded, evaluator=cheat)
-    check_failed(ends["alice"], recorded.codes)
+def test_what_was_not_committed_to_is_refused(cheat: str, purpose: bytes) -> None:
+    recorded = Recorded()
+    ends, _ = cheated(cheat, OtherCommitments, tamper=recorded, purpose=purpose)
+    check_failed(ends[HONEST[cheat]], recorded.codes)
 
 
-class FalseMacs(ActiveEvaluatorRole):
-    """An evaluator whose MACs on what it opens are false, in a transcript that both have alike."""
+class FalseMacs(ActiveParticipant):
+    """A side whose MACs on what it opens are false, in a transcript that both have alike."""
 
     label = Label.ACTIVE_DIFFERENCES
 
     def _named(self, label: Label, number: int, sender: int) -> bytes:
-        false = (label, sender) == (self.label, EVALUATOR)
+        false = (label, sender) == (self.label, self._side)
         return bytes(32) if false else super()._named(label, number, sender)
 
 
+@pytest.mark.parametrize("cheat", NAMES)
 @pytest.mark.parametrize(
     "label",
     [Label.ACTIVE_DIFFERENCES, Label.ACTIVE_OPENINGS, Label.ACTIVE_OUTPUT],
     ids=lambda label: label[15:],
 )
-def test_bits_without_their_macs_are_refused(label: Label) -> None:
-    pair, recorded = Pair(), Recorded()
-    cheat = type("Cheat", (FalseMacs,), {"label": label})
-    ends = pair.evaluate(PLAN, VALUES, recorded, evaluator=cheat)
-    check_failed(ends["alice"], recorded.codes)
-    assert pair.setups["alice"].ends() is None
+def test_bits_without_their_macs_are_refused(cheat: str, label: Label) -> None:
+    recorded = Recorded()
+    ends, pair = cheated(cheat, FalseMacs, tamper=recorded, label=label)
+    check_failed(ends[HONEST[cheat]], recorded.codes)
+    assert pair.setups[HONEST[cheat]].ends() is None
 
 
 @pytest.mark.parametrize("cheat", NAMES)
@@ -278,10 +299,11 @@ def test_no_coin_is_shown_after_a_wrong_triple(cheat: str) -> None:
     assert EQUAL in recorded.steps()
 
 
-def test_a_reflected_commitment_is_not_met() -> None:
-    pair, recorded = Pair(), Recorded()
-    ends = pair.evaluate(PLAN, VALUES, recorded, evaluator=Reflecting)
-    check_failed(ends["alice"], recorded.codes)
+@pytest.mark.parametrize("cheat", NAMES)
+def test_a_reflected_commitment_is_not_met(cheat: str) -> None:
+    recorded = Recorded()
+    ends, _ = cheated(cheat, Reflecting, tamper=recorded)
+    check_failed(ends[HONEST[cheat]], recorded.codes)
     assert [step for step in recorded.steps() if step in SIGNED] == [COMMIT, COMMIT, EQUAL, EQUAL]
 
 
@@ -428,40 +450,43 @@ def test_a_changed_message_of_an_output_to_the_aggregator_gives_it_none(
     check_failed(ends[HUB], [Code.EVALUATION])
 
 
-class FalseShares(ActiveEvaluatorRole):
-    """An evaluator that gives the aggregator a share of which one bit is false, and opens what is asked."""
+class FalseShares(ActiveParticipant):
+    """A side that gives the aggregator a share of which one bit is false, and opens what is asked."""
 
+    bit = 0
     consistent = False
 
     def _show_aggregator(self, side: Side, held: Sequence[BlockOutputs]) -> Effects[None]:
-        false = held[0].masked.copy()
-        false[0] ^= 1
-        honest = SharedOutputs.opening
+        honest, own = SharedOutputs.opening, self._side == EVALUATOR
+
+        def flip(shared: SharedBits) -> SharedBits:
+            bits = shared.bits.copy()
+            bits[self.bit] ^= 1
+            return shared._replace(bits=bits)
 
         def opening(outputs: SharedOutputs, chi: bytes) -> tuple[bytes, bytes]:
-            made, macs = honest(outputs, chi)
-            if self.consistent:
-                return made, macs
-            true = outputs.masked.copy()
-            true[0] ^= 1
-            return honest(dataclasses.replace(outputs, masked=true), chi)
+            if self.consistent or outputs.adds != own:
+                return honest(outputs, chi)
+            return honest(dataclasses.replace(outputs, masks=flip(outputs.masks)), chi)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(SharedOutputs, "opening", opening)
-            yield from super()._show_aggregator(side, [dataclasses.replace(held[0], masked=false), *held[1:]])
+            false = dataclasses.replace(held[0], shared=flip(held[0].shared))
+            yield from super()._show_aggregator(side, [false, *held[1:]])
 
 
+@pytest.mark.parametrize("cheat", NAMES)
+@pytest.mark.parametrize("bit", range(THIRD.output_bits))
 @pytest.mark.parametrize("consistent", [True, False], ids=["opened as given", "opened as it is"])
-def test_a_false_share_of_an_output_is_refused(consistent: bool) -> None:
-    # Opened as given, the garbler finds that the MACs are not those; opened as it is, the aggregator does.
-    cheat = type("Cheat", (FalseShares,), {"consistent": consistent})
-    pair, recorded = Pair(), Recorded()
-    ends = pair.evaluate(THIRD, VALUES, recorded, evaluator=cheat)
+def test_a_false_share_of_any_output_bit_is_refused(consistent: bool, bit: int, cheat: str) -> None:
+    # Opened as given, the other side finds that the MACs are not those; opened as it is, the aggregator does.
+    recorded = Recorded()
+    ends, pair = cheated(cheat, FalseShares, THIRD, tamper=recorded, consistent=consistent, bit=bit)
     check_failed(ends[HUB], recorded.codes)
     assert (recorded.steps().count(OPENED) == 2) is not consistent
     if consistent:
-        check_failed(ends["alice"], recorded.codes)
-        assert pair.setups["alice"].ends() is None
+        check_failed(ends[HONEST[cheat]], recorded.codes)
+        assert pair.setups[HONEST[cheat]].ends() is None
 
 
 def test_a_second_chi_is_not_answered() -> None:
