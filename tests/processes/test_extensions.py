@@ -55,6 +55,7 @@ from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.record_plan import read_request
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.terms import read_terms
+from tests.deadlines import HOURS
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
 PARTIES = ("ann", "bob", "cas", "dan")
@@ -503,7 +504,7 @@ async def release(path: Path) -> tuple[RecordResult, str]:
 @pytest.mark.usefixtures("installed")
 def test_both_auditors_judge_a_run_of_a_described_statistic(tmp_path: Path) -> None:
     given = described(records(verifiable=True, epsilon=20.0))
-    path = create_local_session(tmp_path / "session", PARTIES, given, protocol="gopa", timeouts=TIMEOUTS)
+    path = create_local_session(tmp_path / "session", PARTIES, given, protocol="gopa", timeouts=HOURS)
     result, second = asyncio.run(release(path))
     (one,) = result.answers.of("ratio(cost, income)")
     assert one.value is not None
