@@ -21,6 +21,7 @@ from smpc_dp.session.local import create_local_session
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.wire.abort import TEXTS
 from tests.command import smpc_dp
+from tests.deadlines import HOURS
 from tests.processes.test_learn import everybody
 from tests.processes.test_learn_diffusion import everybody_in
 
@@ -40,8 +41,9 @@ DATA = [np.append(RNG.normal(size=2) + label, label)[None] for label in LABELS]
 SCORES = [table[:, [0, 2]] for table in DATA]
 
 
-def session(folder: Path, parameters: dict[str, Any], tables: list[np.ndarray]) -> Path:
-    timeouts = Timeouts(connect=30.0, gather=30.0, step=5.0)
+def session(
+    folder: Path, parameters: dict[str, Any], tables: list[np.ndarray], timeouts: Timeouts = HOURS
+) -> Path:
     path = create_local_session(folder, PARTIES, parameters, protocol="learn", timeouts=timeouts)
     (folder / "inputs").mkdir(exist_ok=True)
     for name, table in zip(PARTIES, tables, strict=True):
@@ -141,7 +143,8 @@ def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
 def test_a_descent_that_diverges_stops_its_user_who_says_where(tmp_path: Path) -> None:
     """Labels of a party decide whether its first gradient is 0; nobody ends with a number."""
     far = CLEAR | {"regulariser": "none", "rate": 1e6, "record_bound": 1e6, "ticks": 60}
-    path = session(tmp_path, far, [table * np.array([1e5, 1e5, 1.0]) for table in DATA])
+    tables = [table * np.array([1e5, 1e5, 1.0]) for table in DATA]
+    path = session(tmp_path, far, tables, Timeouts(connect=30.0, gather=30.0, step=5.0))
     results, _ = asyncio.run(everybody(path, PARTIES))
     claimed = [result for result in results.values() if isinstance(result, ConfigError)]
     named = r"rate: the run diverges: theta of [a-d]\w+ exceeds 1e\+08 at tick \d+; take smaller steps"
