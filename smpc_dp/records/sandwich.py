@@ -47,7 +47,7 @@ _AT_ONCE = 1 << 16
 # The part of the intervals' error probability that is for the noise of the squares.
 NOISE_PART = 0.1
 UNCLEAR = "no sampling error: the squares of the residuals are within the noise, which widens the interval"
-FEW_ROWS = "withheld: fewer than two rows could decide this coefficient"
+FEW_ROWS = "withheld: too few rows could decide this coefficient"
 ABSENT = "withheld: not all parties are in the sum, so that squares of residuals are missing"
 ASSUMED = "the sum of the squares over the greatest one of a row"
 
@@ -282,7 +282,7 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
     """Yield a regression's coefficients as they were given, with sampling errors for any residuals.
 
     The interval has an upper bound of the noisy sum of squares, so that noise makes it wider. It has the
-    quantile of Student's t with one degree less than rows, were all weights the greatest one.
+    quantile of Student's t with the degrees of `_freedom`.
     """
     schema = noisy.schema
     public = PublicRegression.of(Design(one, schema), one.numbers[0], one.numbers[2])
@@ -311,9 +311,20 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
 
 
 def _freedom(public: PublicRegression, at: int) -> float:
-    """Return the degrees of freedom of a coefficient's sampling error, as few as its weights allow."""
+    """Return the degrees of freedom of a coefficient's sampling error, as few as its weights allow.
+
+    The rows that share its weight are `own / most` at least. Coefficients of their categories fit these rows:
+    as many rows as such coefficients would have residuals of 0, whatever their deviation is.
+    """
     own, most = float(public.own[at]), float(public.weights[at])
-    return own / most - 1 if own > 0 and most > 0 else 0.0
+    if not (0 < own < math.inf and 0 < most < math.inf):
+        return 0.0
+    coefficients = public.design.coefficients
+    levels = {*coefficients[at].levels}
+    fitted = {
+        one.numbers for one in coefficients if {*one.levels} <= levels and bool(one.levels) == bool(levels)
+    }
+    return own / most - len(fitted)
 
 
 def _ends(value: float, noise: float, sampling: float, freedom: float, outside: float) -> Interval:

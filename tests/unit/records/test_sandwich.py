@@ -385,6 +385,28 @@ def test_a_category_of_a_row_has_no_errors() -> None:
     assert second.estimates[1].population_low is not None
 
 
+@pytest.mark.parametrize(("rows_of_group", "withheld"), [(2, [1, 3]), (3, [3]), (4, [])])
+def test_categories_with_as_many_rows_as_coefficients_have_no_errors(
+    rows_of_group: int, withheld: list[int]
+) -> None:
+    """Two rows of a category with a slope of its own have residuals of 0, as one row without a slope has."""
+    columns, size = COLUMNS | {"x": {"lower": -1.0, "upper": 1.0}}, 400
+    schema = read_schema({"columns": columns, "max_rows": size})
+    ends = np.array({2: [-1.0, 1.0], 3: [-1.0, 1.0, 0.0], 4: [-1.0, 1.0, -1.0, 1.0]}[rows_of_group])
+    inside = np.random.default_rng(9).uniform(-1, 1, size - len(ends))
+    rows = {
+        "x": np.concatenate([ends, inside]),
+        "y": np.full(size, 10.0),
+        "arm": np.where(np.arange(size) < len(ends), "new", "old"),
+    }
+    (one,) = read_ask(["regression(y ~ arm * x)"], schema)
+    x = Design(one, schema).matrix(read_table(rows, schema), np.arange(size))
+    text = question_of("regression(y ~ arm * x)", schema, [0.5], np.linalg.inv(x.T @ x))
+    found = released(planned(text, 50.0, schema), rows).estimates
+    assert [at for at, one in enumerate(found) if one.note == FEW_ROWS] == withheld
+    assert [at for at, one in enumerate(found) if one.population_low is None] == withheld
+
+
 def test_a_plan_forecasts_the_interval_that_a_run_prints() -> None:
     rows = drawn(np.random.default_rng(8), 20_000, times=1.0)
     first = released(planned(ASKED, 4.0), rows)
@@ -476,3 +498,6 @@ def test_columns_of_tiny_bounds_add_no_more_than_the_greatest_value() -> None:
             for block in term.squares:
                 (total,) = block.sums(read_table(rows, schema))
                 assert 0 <= total <= 2 * GREATEST
+        plan = planned(one.text, 5.0, schema)
+        found = estimate(plan, np.zeros(plan.length, dtype=np.int64), 1).estimates
+    assert {one.note for one in found} == {FEW_ROWS}
