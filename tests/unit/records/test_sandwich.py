@@ -32,6 +32,7 @@ from smpc_dp.records.sandwich import (
     UNCLEAR,
     PublicRegression,
     SquaredInfluence,
+    agree,
     follow_up_text,
 )
 from smpc_dp.records.schema import Schema, read_schema
@@ -149,6 +150,25 @@ def test_groups_and_refused_regressions_have_no_follow_up_text() -> None:
             planned(text, 0.5 if few == 2 else 50.0), {name: one[:few] for name, one in rows.items()}
         )
         assert [one.follow_up for one in first.estimates] == [""] * len(first.estimates)
+
+
+def test_questions_agree_that_differ_by_rounding_alone() -> None:
+    text = "sandwich(y ~ x1, [0.5, -2e-09], [0.25, 0.1], [1, 0.5, 2], 123) where g = '[1, 2], 3)'"
+    rounded = text.replace("[0.5, -2e-09]", "[0.500000001, 3e-09]").replace("123", "45")
+    assert agree(text, text)
+    assert agree(rounded, text)
+    assert agree("", "")
+    for old, new in [
+        ("0.25", "0.2501"),
+        ("x1", "x2"),
+        ("[1, 0.5, 2]", "[1, 0.5]"),
+        ("'[1, 2], 3)'", "'[1, 2], 4)'"),
+        (", [1, 0.5, 2]", ""),
+        ("0.25", "nan"),
+        ("0.25", "a"),
+        (text, ""),
+    ]:
+        assert not agree(text.replace(old, new), text), new
 
 
 def question_of(
@@ -401,7 +421,9 @@ def test_categories_with_as_many_rows_as_coefficients_have_no_errors(
     }
     (one,) = read_ask(["regression(y ~ arm * x)"], schema)
     x = Design(one, schema).matrix(read_table(rows, schema), np.arange(size))
-    text = question_of("regression(y ~ arm * x)", schema, [0.5], np.linalg.inv(x.T @ x))
+    text = question_of(
+        "regression(y ~ arm * x)", schema, [0.5], np.asarray(np.linalg.inv(x.T @ x), np.float64)
+    )
     found = released(planned(text, 50.0, schema), rows).estimates
     assert [at for at, one in enumerate(found) if one.note == FEW_ROWS] == withheld
     assert [at for at, one in enumerate(found) if one.population_low is None] == withheld
