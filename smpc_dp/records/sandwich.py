@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,10 +45,12 @@ MAX_PATTERNS = 1 << 12
 MOST_LEVERAGE = 0.5
 # Rows whose weights in the design are computed at once.
 _AT_ONCE = 1 << 16
+# A question: its formula, its lists and its condition; lists agree to this part of their greatest number.
+_QUESTION, _NEAR = re.compile(rf"({NAME}\([^\[]*)(\[[^)]*\]), \d+(\).*)", re.DOTALL), 1e-6
 # The part of the intervals' error probability that is for the noise of the squares.
 NOISE_PART = 0.1
 UNCLEAR = "no sampling error: the squares of the residuals are within the noise, which widens the interval"
-FEW_ROWS = "withheld: fewer than two rows could decide this coefficient"
+FEW_ROWS = "withheld: too few rows could decide this coefficient"
 ABSENT = "withheld: not all parties are in the sum, so that squares of residuals are missing"
 ASSUMED = "the sum of the squares over the greatest one of a row"
 
@@ -125,6 +128,27 @@ def follow_up_text(design: Design, coefficients: Floats, deviations: Floats, inv
     made = msgspec.structs.replace(one, numbers=tuple(tuple(map(float, each)) for each in texts))
     lists = ", ".join(f"[{', '.join(each)}]" for each in texts)
     return one.named(f"{short_text(one)[:-1]}, {lists}, {checksum(made, design.schema)})")
+
+
+def agree(text: str, other: str) -> bool:
+    """Tell whether two such questions are equal but for rounding of their numbers, and their checksums."""
+    found, wanted = (_QUESTION.fullmatch(each) for each in (text, other))
+    if found is None or wanted is None:
+        return text == other
+    return found.groups()[::2] == wanted.groups()[::2] and _are_near(found[2], wanted[2])
+
+
+def _are_near(given: str, expected: str) -> bool:
+    """Tell whether two texts of lists of numbers are equal but for rounding."""
+    pairs = zip(given.split("]"), expected.split("]"), strict=False)
+    lists = [[each.strip("[, ").split(", ") for each in pair] for pair in pairs]
+    if given.count("]") != expected.count("]") or any(len(one) != len(other) for one, other in lists):
+        return False
+    try:
+        numbers = [[np.array([float(each or 0) for each in text]) for text in pair] for pair in lists]
+    except ValueError:
+        return False
+    return all(bool((np.abs(one - other) <= _NEAR * np.abs(other).max()).all()) for one, other in numbers)
 
 
 def short_text(one: Statistic) -> str:
@@ -282,7 +306,7 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
     """Yield a regression's coefficients as they were given, with sampling errors for any residuals.
 
     The interval has an upper bound of the noisy sum of squares, so that noise makes it wider. It has the
-    quantile of Student's t with one degree less than rows, were all weights the greatest one.
+    quantile of Student's t with the degrees of `_freedom`.
     """
     schema = noisy.schema
     public = PublicRegression.of(Design(one, schema), one.numbers[0], one.numbers[2])
@@ -311,9 +335,20 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
 
 
 def _freedom(public: PublicRegression, at: int) -> float:
-    """Return the degrees of freedom of a coefficient's sampling error, as few as its weights allow."""
+    """Return the degrees of freedom of a coefficient's sampling error, as few as its weights allow.
+
+    The rows that share its weight are `own / most` at least. Coefficients of their categories fit these rows:
+    as many rows as such coefficients would have residuals of 0, whatever their deviation is.
+    """
     own, most = float(public.own[at]), float(public.weights[at])
-    return own / most - 1 if own > 0 and most > 0 else 0.0
+    if not (0 < own < math.inf and 0 < most < math.inf):
+        return 0.0
+    coefficients = public.design.coefficients
+    levels = {*coefficients[at].levels}
+    fitted = {
+        one.numbers for one in coefficients if {*one.levels} <= levels and bool(one.levels) == bool(levels)
+    }
+    return own / most - len(fitted)
 
 
 def _ends(value: float, noise: float, sampling: float, freedom: float, outside: float) -> Interval:

@@ -32,6 +32,7 @@ from smpc_dp.records.sandwich import (
     UNCLEAR,
     PublicRegression,
     SquaredInfluence,
+    agree,
     follow_up_text,
 )
 from smpc_dp.records.schema import Schema, read_schema
@@ -149,6 +150,25 @@ def test_groups_and_refused_regressions_have_no_follow_up_text() -> None:
             planned(text, 0.5 if few == 2 else 50.0), {name: one[:few] for name, one in rows.items()}
         )
         assert [one.follow_up for one in first.estimates] == [""] * len(first.estimates)
+
+
+def test_questions_agree_that_differ_by_rounding_alone() -> None:
+    text = "sandwich(y ~ x1, [0.5, -2e-09], [0.25, 0.1], [1, 0.5, 2], 123) where g = '[1, 2], 3)'"
+    rounded = text.replace("[0.5, -2e-09]", "[0.500000001, 3e-09]").replace("123", "45")
+    assert agree(text, text)
+    assert agree(rounded, text)
+    assert agree("", "")
+    for old, new in [
+        ("0.25", "0.2501"),
+        ("x1", "x2"),
+        ("[1, 0.5, 2]", "[1, 0.5]"),
+        ("'[1, 2], 3)'", "'[1, 2], 4)'"),
+        (", [1, 0.5, 2]", ""),
+        ("0.25", "nan"),
+        ("0.25", "a"),
+        (text, ""),
+    ]:
+        assert not agree(text.replace(old, new), text), new
 
 
 def question_of(
@@ -385,6 +405,30 @@ def test_a_category_of_a_row_has_no_errors() -> None:
     assert second.estimates[1].population_low is not None
 
 
+@pytest.mark.parametrize(("rows_of_group", "withheld"), [(2, [1, 3]), (3, [3]), (4, [])])
+def test_categories_with_as_many_rows_as_coefficients_have_no_errors(
+    rows_of_group: int, withheld: list[int]
+) -> None:
+    """Two rows of a category with a slope of its own have residuals of 0, as one row without a slope has."""
+    columns, size = COLUMNS | {"x": {"lower": -1.0, "upper": 1.0}}, 400
+    schema = read_schema({"columns": columns, "max_rows": size})
+    ends = np.array({2: [-1.0, 1.0], 3: [-1.0, 1.0, 0.0], 4: [-1.0, 1.0, -1.0, 1.0]}[rows_of_group])
+    inside = np.random.default_rng(9).uniform(-1, 1, size - len(ends))
+    rows = {
+        "x": np.concatenate([ends, inside]),
+        "y": np.full(size, 10.0),
+        "arm": np.where(np.arange(size) < len(ends), "new", "old"),
+    }
+    (one,) = read_ask(["regression(y ~ arm * x)"], schema)
+    x = Design(one, schema).matrix(read_table(rows, schema), np.arange(size))
+    text = question_of(
+        "regression(y ~ arm * x)", schema, [0.5], np.asarray(np.linalg.inv(x.T @ x), np.float64)
+    )
+    found = released(planned(text, 50.0, schema), rows).estimates
+    assert [at for at, one in enumerate(found) if one.note == FEW_ROWS] == withheld
+    assert [at for at, one in enumerate(found) if one.population_low is None] == withheld
+
+
 def test_a_plan_forecasts_the_interval_that_a_run_prints() -> None:
     rows = drawn(np.random.default_rng(8), 20_000, times=1.0)
     first = released(planned(ASKED, 4.0), rows)
@@ -476,3 +520,6 @@ def test_columns_of_tiny_bounds_add_no_more_than_the_greatest_value() -> None:
             for block in term.squares:
                 (total,) = block.sums(read_table(rows, schema))
                 assert 0 <= total <= 2 * GREATEST
+        plan = planned(one.text, 5.0, schema)
+        found = estimate(plan, np.zeros(plan.length, dtype=np.int64), 1).estimates
+    assert {one.note for one in found} == {FEW_ROWS}
