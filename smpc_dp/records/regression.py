@@ -45,7 +45,9 @@ def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     design = Design(one, noisy.schema)
     absent = design.lost(noisy.lost)
     for group, cell in enumerate(cell_labels(design.groups, noisy.schema)):
-        yield from _of_group(design, normal_equations(design, noisy, group), absent, cell, display)
+        yield from _of_group(
+            design, normal_equations(design, noisy, group), absent, cell, noisy.holders, display
+        )
 
 
 def _of_group(
@@ -53,18 +55,23 @@ def _of_group(
     equations: NormalEquations,
     absent: list[str | None],
     cell: dict[str, str],
+    holders: int,
     display: Display,
 ) -> Iterator[Estimate]:
     """Yield the intercept and coefficients that solve one group's normal equations.
 
     `absent`: as of `Design.lost`; the others are those of the rows that are in the sum.
+    `holders`: how many parties have such rows.
     """
     one = design.one
     y = design.schema.number(one.columns[0], one.text)
     there = [lost is None for lost in absent]
     contrasts = y.width / 2 * design.contrasts()[np.ix_(there, there)]
     solved = equations.of(there).solve(contrasts, display.outside) if any(there) else None
-    follow_up = "" if design.groups or not all(there) or solved is None else _follow_up(design, solved)
+    follow_up = ""
+    # without intervals there are too few rows for sampling errors of any residuals
+    if solved is not None and solved.population is not None and all(there) and not design.groups:
+        follow_up = follow_up_text(design, solved.scaled, solved.errors, solved.inverse, holders)
     for coefficient, lost, row in zip(design.coefficients, absent, np.cumsum(there) - 1, strict=True):
         label, unit = design.label(coefficient), design.unit(coefficient, one.columns[0])
         if lost is not None or solved is None:
@@ -89,13 +96,6 @@ def _of_group(
             note=NO_SAMPLING if sampled is None else "",
         )
         yield msgspec.structs.replace(made, follow_up=follow_up if coefficient == Coefficient() else "")
-
-
-def _follow_up(design: Design, solved: Solution) -> str:
-    """Return the question for sampling errors of any residuals; "" where there are too few rows for any."""
-    if solved.population is None:
-        return ""
-    return follow_up_text(design, solved.scaled, solved.errors, solved.inverse)
 
 
 @dataclass(frozen=True)

@@ -46,31 +46,33 @@ MOST_LEVERAGE = 0.5
 # Rows whose weights in the design are computed at once.
 _AT_ONCE = 1 << 16
 # A question: its formula, its lists and its condition; lists agree to this part of their greatest number.
-_QUESTION, _NEAR = re.compile(rf"({NAME}\([^\[]*)(\[[^)]*\]), \d+(\).*)", re.DOTALL), 1e-6
+_QUESTION, _NEAR = re.compile(rf"({NAME}\([^\[]*)(\[[^)]*\])(, \d+), \d+(\).*)", re.DOTALL), 1e-6
 # The part of the intervals' error probability that is for the noise of the squares.
 NOISE_PART = 0.1
 UNCLEAR = "no sampling error: the squares of the residuals are within the noise, which widens the interval"
 FEW_ROWS = "withheld: too few rows could decide this coefficient"
-ABSENT = "withheld: not all parties are in the sum, so that squares of residuals are missing"
+ABSENT = "withheld: the parties with rows in the sum are not all those of the regression, and no others"
 ASSUMED = "the sum of the squares over the greatest one of a row"
 
 
 def read_sandwich(reader: Reader, kind: str) -> Statistic:
-    """Parse `y ~ a * b, [coefficients], [deviations], [inverse], checksum`; raise ConfigError for others."""
+    """Parse `y ~ a * b, [coefficients], [deviations], [inverse], parties, checksum`, or raise ConfigError."""
     one, lists = read_formula(reader, kind), []
     for _ in range(3):
         reader.take(",")
         lists.append(reader.number_list())
-    reader.take(",")
-    checked = (float(reader.whole("the checksum")),)
-    return msgspec.structs.replace(one, numbers=(*lists, checked))
+    whole = []
+    for name in ("the number of parties", "the checksum"):
+        reader.take(",")
+        whole.append(float(reader.whole(name)))
+    return msgspec.structs.replace(one, numbers=(*lists, tuple(whole)))
 
 
 def check_sandwich(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError for a bad formula, or for numbers of another formula or of other columns."""
     check_linear(one, schema, where)
     size = len(Design(one, schema).coefficients)
-    coefficients, deviations, inverse, (written,) = one.numbers
+    coefficients, deviations, inverse, (_, written) = one.numbers
     lists = {
         "coefficients": (coefficients, size, -LARGEST, LARGEST),
         "deviations": (deviations, size, 0.0, LARGEST_NOISE),
@@ -101,7 +103,7 @@ def check_sandwich(one: Statistic, schema: Schema, where: str) -> None:
 
 
 def checksum(one: Statistic, schema: Schema) -> int:
-    """Return a checksum of a question's numbers, of its formula, and of what its columns are declared as."""
+    """Return a checksum of a question's lists, of its formula, and of what its columns are declared as."""
     declared: list[list[Any]] = []
     for name in one.columns:
         column = schema.columns[name]
@@ -112,7 +114,9 @@ def checksum(one: Statistic, schema: Schema) -> int:
     return zlib.crc32(msgspec.json.encode([one.products, declared, one.condition, one.numbers[:3]]))
 
 
-def follow_up_text(design: Design, coefficients: Floats, deviations: Floats, inverse: Floats) -> str:
+def follow_up_text(
+    design: Design, coefficients: Floats, deviations: Floats, inverse: Floats, parties: int
+) -> str:
     """Return the question for these errors that follows on the answer of a linear regression.
 
     Args:
@@ -120,6 +124,7 @@ def follow_up_text(design: Design, coefficients: Floats, deviations: Floats, inv
         coefficients: those of numbers in [-1, 1], the intercept first.
         deviations: of the noise, of the coefficients of the original columns.
         inverse: of the noisy second moments of numbers in [-1, 1].
+        parties: the number of parties that have rows in the answer.
     """
     one, upper = design.one, inverse[np.triu_indices(len(inverse))]
     texts = [
@@ -127,7 +132,7 @@ def follow_up_text(design: Design, coefficients: Floats, deviations: Floats, inv
     ]
     made = msgspec.structs.replace(one, numbers=tuple(tuple(map(float, each)) for each in texts))
     lists = ", ".join(f"[{', '.join(each)}]" for each in texts)
-    return one.named(f"{short_text(one)[:-1]}, {lists}, {checksum(made, design.schema)})")
+    return one.named(f"{short_text(one)[:-1]}, {lists}, {parties}, {checksum(made, design.schema)})")
 
 
 def agree(text: str, other: str) -> bool:
@@ -135,7 +140,7 @@ def agree(text: str, other: str) -> bool:
     found, wanted = (_QUESTION.fullmatch(each) for each in (text, other))
     if found is None or wanted is None:
         return text == other
-    return found.groups()[::2] == wanted.groups()[::2] and _are_near(found[2], wanted[2])
+    return found.group(1, 3, 4) == wanted.group(1, 3, 4) and _are_near(found[2], wanted[2])
 
 
 def _are_near(given: str, expected: str) -> bool:
@@ -311,14 +316,15 @@ def sandwiches(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[E
     schema = noisy.schema
     public = PublicRegression.of(Design(one, schema), one.numbers[0], one.numbers[2])
     design, response = public.design, schema.number(one.columns[0], one.text)
-    half = response.width / 2
+    half, (parties, _) = response.width / 2, one.numbers[3]
+    others = ABSENT if noisy.absent or noisy.holders != parties else ""
     values = half * design.contrasts() @ public.coefficients
     for at, (coefficient, block) in enumerate(zip(design.coefficients, _blocks(one, schema), strict=True)):
         value = float(values[at]) + (response.middle if coefficient == Coefficient() else 0.0)
         spread, freedom = one.numbers[1][at], _freedom(public, at)
         scale = half * half * float(public.squares[at]) / GREATEST
         square, noise = scale * float(noisy.sums(block)[0]), scale * noisy.deviation(block)
-        withheld = ABSENT if noisy.absent else FEW_ROWS if freedom < 1 else ""
+        withheld = others or (FEW_ROWS if freedom < 1 else "")
         unclear = near_zero(square, noise)
         most = max(square, 0.0) + noisy.distribution(block).quantile(2 * NOISE_PART * display.outside) * noise
         ends = None if withheld else _ends(value, spread, math.sqrt(most), freedom, display.outside)

@@ -35,7 +35,7 @@ SEEDS = (
     b"covariance(y, b, robust)",
     b"correlation(y, a, b, robust) by c",
     b"variance(y, robust)",
-    b"sandwich(y ~ b, [0.28, -0.55], [0.56, 0.15], [0.051, 0.017, 0.053], 2655250527) where d = s",
+    b"sandwich(y ~ b, [0.28, -0.55], [0.56, 0.15], [0.051, 0.017, 0.053], 3, 2655250527) where d = s",
     b"logistic(a ~ b * c * d)",
     b"mean(y) by c x d",
     b"quantile(b, .25, .5) by c",

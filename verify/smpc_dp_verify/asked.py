@@ -292,8 +292,11 @@ class _Reader:
         for _ in range(3):
             self._take(",")
             lists.append(self._list())
-        self._take(",")
-        return result._replace(numbers=(*lists, (self._number(),)))
+        whole = []
+        for _ in range(2):
+            self._take(",")
+            whole.append(self._number())
+        return result._replace(numbers=(*lists, tuple(whole)))
 
     def _list(self) -> tuple[float, ...]:
         self._take("[")

@@ -25,9 +25,10 @@ def check_numbers(
 ) -> None:
     """Raise Refused unless numbers are as many as a formula needs, within bounds, with their checksum.
 
-    `numbers`: coefficients, deviations, the upper triangle of the inverse, and the checksum.
+    `numbers`: coefficients, deviations, the upper triangle of the inverse, and the number of parties
+    with the checksum.
     """
-    size, (coefficients, deviations, inverse, (checksum,)) = coefficients_of(products, table), numbers
+    size, (coefficients, deviations, inverse, (_, checksum)) = coefficients_of(products, table), numbers
     lengths = [size, size, size * (size + 1) // 2]
     required([len(each) for each in numbers[:3]] == lengths, "the numbers of a regression")
     fits = all(-LARGEST <= one <= LARGEST for one in (*coefficients, *inverse))

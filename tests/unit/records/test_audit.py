@@ -28,7 +28,7 @@ PERSON = {"unit": "person", "id": "patient", "rows_per_person": 3, "parties_per_
 # Few releases: fixed seeds, and faults that are many deviations away.
 SAMPLES = 20_000
 # the rows of the audit have the greatest influence here
-SANDWICH = "sandwich(age ~ sex, [-1, 0], [0.5, 0.5], [0.05, -0.045, 0.05], 3707576043)"
+SANDWICH = "sandwich(age ~ sex, [-1, 0], [0.5, 0.5], [0.05, -0.045, 0.05], 3, 3707576043)"
 
 
 def planned(parameters: dict[str, Any], parties: int, protocol: str = "secagg") -> Audited:

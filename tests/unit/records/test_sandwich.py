@@ -138,7 +138,7 @@ def test_a_regression_prints_the_follow_up_text() -> None:
     lines = estimate_lines([one.to_json() for one in first.estimates], exact=False)
     assert lines[-1] == f"for robust sampling errors ask next: {questions[0]}"
     (one,) = read_ask([questions[0]], schema_of())
-    assert [len(each) for each in one.numbers] == [4, 4, 10, 1]
+    assert [len(each) for each in one.numbers] == [4, 4, 10, 2]
     names = [each.name for each in released(planned(questions[0], 50.0), rows).estimates]
     assert names == [each.name for each in first.estimates]
 
@@ -153,7 +153,7 @@ def test_groups_and_refused_regressions_have_no_follow_up_text() -> None:
 
 
 def test_questions_agree_that_differ_by_rounding_alone() -> None:
-    text = "sandwich(y ~ x1, [0.5, -2e-09], [0.25, 0.1], [1, 0.5, 2], 123) where g = '[1, 2], 3)'"
+    text = "sandwich(y ~ x1, [0.5, -2e-09], [0.25, 0.1], [1, 0.5, 2], 3, 123) where g = '[1, 2], 3)'"
     rounded = text.replace("[0.5, -2e-09]", "[0.500000001, 3e-09]").replace("123", "45")
     assert agree(text, text)
     assert agree(rounded, text)
@@ -166,6 +166,7 @@ def test_questions_agree_that_differ_by_rounding_alone() -> None:
         (", [1, 0.5, 2]", ""),
         ("0.25", "nan"),
         ("0.25", "a"),
+        (" 3,", " 4,"),
         (text, ""),
     ]:
         assert not agree(text.replace(old, new), text), new
@@ -178,7 +179,7 @@ def question_of(
     size = len(Design(one, schema).coefficients)
     given = np.array((coefficients * size)[:size])
     return follow_up_text(
-        Design(one, schema), given, np.full(size, 0.5), np.eye(size) if inverse is None else inverse
+        Design(one, schema), given, np.full(size, 0.5), np.eye(size) if inverse is None else inverse, 1
     )
 
 
@@ -188,24 +189,27 @@ GOOD = "[0.5, 0.25, -1], [0.5, 0.5, 0.5], [1, 0, 0, 1, 0, 1]"
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (f"sandwich(y ~ x + arm, {GOOD}, 1)", "the numbers are of another formula"),
-        (f"sandwich(y ~ x, {GOOD}, 1)", "3 numbers of coefficients, for 2 coefficients 2 are needed"),
-        ("sandwich(y ~ x, [1, 1], [0], [1, 0, 1], 1)", "1 numbers of deviations"),
+        (f"sandwich(y ~ x + arm, {GOOD}, 3, 1)", "the numbers are of another formula"),
+        (f"sandwich(y ~ x, {GOOD}, 3, 1)", "3 numbers of coefficients, for 2 coefficients 2 are needed"),
+        ("sandwich(y ~ x, [1, 1], [0], [1, 0, 1], 3, 1)", "1 numbers of deviations"),
         (
-            "sandwich(y ~ x, [1, 1], [0, 0], [1, 0], 1)",
+            "sandwich(y ~ x, [1, 1], [0, 0], [1, 0], 3, 1)",
             "2 numbers of inverse, for 2 coefficients 3 are needed",
         ),
-        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 0], 1)", "0 on its diagonal"),
-        ("sandwich(y ~ x, [1, 1], [0, 0], [-1, 0, 1], 1)", "-1 on its diagonal"),
-        ("sandwich(y ~ x, [1, 1e999], [0, 0], [1, 0, 1], 1)", "must be in .*one is inf"),
-        ("sandwich(y ~ x, [1, 1e10], [0, 0], [1, 0, 1], 1)", r"coefficients must be in \[-1e\+09, 1e\+09\]"),
-        ("sandwich(y ~ x, [1, 1], [0, -1], [1, 0, 1], 1)", "deviations must be in .*one is -1"),
-        ("sandwich(y ~ x, [1, nan], [0, 0], [1, 0, 1], 1)", "one is nan"),
+        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 0], 3, 1)", "0 on its diagonal"),
+        ("sandwich(y ~ x, [1, 1], [0, 0], [-1, 0, 1], 3, 1)", "-1 on its diagonal"),
+        ("sandwich(y ~ x, [1, 1e999], [0, 0], [1, 0, 1], 3, 1)", "must be in .*one is inf"),
+        (
+            "sandwich(y ~ x, [1, 1e10], [0, 0], [1, 0, 1], 3, 1)",
+            r"coefficients must be in \[-1e\+09, 1e\+09\]",
+        ),
+        ("sandwich(y ~ x, [1, 1], [0, -1], [1, 0, 1], 3, 1)", "deviations must be in .*one is -1"),
+        ("sandwich(y ~ x, [1, nan], [0, 0], [1, 0, 1], 3, 1)", "one is nan"),
         ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 1])", "expected"),
-        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 1], 1.5)", "the checksum must be an integer"),
-        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 1], 1) by arm", "a sandwich has no groups"),
+        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 1], 3, 1.5)", "the checksum must be an integer"),
+        ("sandwich(y ~ x, [1, 1], [0, 0], [1, 0, 1], 3, 1) by arm", "a sandwich has no groups"),
         ("sandwich(y ~ x)", "expected"),
-        ("logistic(y ~ x, [1, 1], [0, 0], [1, 0, 1], 1)", "expected"),
+        ("logistic(y ~ x, [1, 1], [0, 0], [1, 0, 1], 3, 1)", "expected"),
     ],
 )
 def test_other_numbers_are_refused(text: str, fault: str) -> None:
@@ -387,9 +391,16 @@ def test_where_the_noise_hides_the_squares_the_interval_is_wide_and_says_so() ->
 def test_without_a_party_the_errors_are_withheld() -> None:
     """Its rows may be in the coefficients, and their squares would be missing."""
     rows = drawn(np.random.default_rng(6), 50_000)
-    first = released(planned(ASKED, 50.0), rows)
-    plan = planned(first.estimates[0].follow_up, 50.0, parties=3)
-    for present, note in ((3, ""), (2, ABSENT)):
+    first = released(planned(ASKED, 50.0, parties=3), rows, present=3)
+    question = first.estimates[0].follow_up
+    for parties, present, note in (
+        (3, 3, ""),
+        (3, 2, ABSENT),
+        (2, 2, ABSENT),
+        (4, 4, ABSENT),
+        (4, 3, ABSENT),
+    ):
+        plan = planned(question, 50.0, parties=parties)
         for one in released(plan, rows, present=present).estimates:
             assert one.note == note
             assert (one.sampling_error is None, one.population_low is None) == (bool(note), bool(note))

@@ -162,11 +162,11 @@ ASKED: dict[str, list[str]] = {
     "regressions of groups": ["regression(bmi ~ ill) by sex", "regression(bmi ~ sex) by age where ill = 1"],
     "robust errors of regressions": [
         "sandwich(bmi ~ age + sex, [-1.06, -0.39, 0.48], [0.65, 0.7, 0.29], "
-        "[0.075, -0.003, 0.061, 0.053, -0.006, 0.112], 4276503008)",
+        "[0.075, -0.003, 0.061, 0.053, -0.006, 0.112], 5, 4276503008)",
         "sandwich(bmi ~ ill + band + ill:band, [1.09, -0.53, -0.22, -0.68, 0.6, 0.04], "
         "[0.07, 0.87, 0.83, 0.89, 0.06, 0.24], [0.053, -0.001, 0.004, -0.003, 0.01, -0.007, 0.054, 0.042, "
         "-0.01, -0.021, 0.004, 0.154, -0.033, -0.04, -0.078, 0.064, 0.045, -0.008, 0.084, -0.018, 0.126], "
-        "1076759467) where ward = a",
+        "5, 1076759467) where ward = a",
         "covariance(age, bmi)",
     ],
     "survival": ["survival(age, ill) by sex", "logrank(age, ill) by sex"],
