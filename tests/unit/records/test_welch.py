@@ -133,3 +133,12 @@ def test_the_interval_is_within_what_is_possible_and_exact_without_errors() -> N
     both = WelchTest(exact[0], exact[1])
     assert both.ends(0.05, 2.0) == (both.difference, both.difference)
     assert both.p_value() is None
+
+
+def test_of_groups_at_opposite_bounds_no_interval_is_reversed() -> None:
+    """Half of the noisy differences are beyond what is possible, 2.6 % by more than their interval."""
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        groups = [noisy(np.full(rows, one), 2.0, NORMAL, rng) for rows, one in ((50, 1.0), (60, -1.0))]
+        low, high = WelchTest(groups[0], groups[1]).ends(0.05, 2.0)
+        assert -2 <= low <= high <= 2
