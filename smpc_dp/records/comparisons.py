@@ -82,8 +82,17 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
         both.sampling if is_clear else None, both.ends(display.outside, column.width), both.p_value()
     )
     noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
+    possible = -column.width, column.width
     yield Estimate.of(
-        one, label, name, noise_ends, value=both.difference, error=both.noise, sampled=sampled, over=over
+        one,
+        label,
+        name,
+        within(noise_ends, *possible),
+        value=both.difference,
+        error=both.noise,
+        sampled=sampled,
+        over=over,
+        possible=possible,
     )
 
 

@@ -17,8 +17,9 @@ _MIMIC = "valid values in intensive care, https://doi.org/10.1038/s41597-019-010
 # Bounds so many times as wide as the published range, or as narrow, are warned of.
 _WIDE, _NARROW = 2.0, 4.0
 # Bounds have another unit than the name of their column says if they share less than the first part with the
-# range in that unit, and more than the second part with the range in another one.
-_APART, _ALIKE = 0.1, 0.3
+# range in that unit, and more than the second part with the range in another one. Where the name says no
+# unit, the third part is enough.
+_APART, _ALIKE, _SOME = 0.1, 0.3, 0.06
 
 
 class _Unit(NamedTuple):
@@ -89,12 +90,14 @@ class _Quantity(NamedTuple):
         return PublishedRange(self.name, unit.name, lower, upper, self.source, stated)
 
 
+# Its bounds are an age that rows were chosen by, most often: narrow ones are no mistake.
+_AGE = "age"
 _CENTIMETRES = _Unit("cm", ("cm",)), _Unit("m", ("m",), 0.01), _Unit("inches", ("in", "inches"), 1 / 2.54)
 _PRESSURE = _Unit("mmHg", ("mmhg",)), _Unit("kPa", ("kpa",), 0.133322)
 _CHOLESTEROL = _Unit("mg/dL", ("mgdl", "mg_dl")), _Unit("mmol/L", ("mmol", "mmoll", "mmol_l"), 1 / 38.67)
 _QUANTITIES = (
     _Quantity(
-        "age", ("age",), 0, 122, (_Unit("years", ("years",)), _Unit("months", ("months",), 12)), _CALMENT
+        _AGE, ("age",), 0, 122, (_Unit("years", ("years",)), _Unit("months", ("months",), 12)), _CALMENT
     ),
     _Quantity("body height", ("height", "body_height"), 78.3, 199.6, _CENTIMETRES, f"{_NHANES}P_BMX.htm"),
     _Quantity(
@@ -102,7 +105,7 @@ _QUANTITIES = (
         ("weight", "body_weight"),
         3.2,
         254.3,
-        (_Unit("kg", ("kg",)), _Unit("pounds", ("lb", "lbs", "pounds"), 2.20462)),
+        (_Unit("kg", ("kg",)), _Unit("pounds", ("lb", "lbs", "pounds"), 2.20462), _Unit("g", ("g",), 1000)),
         f"{_NHANES}P_BMX.htm",
     ),
     _Quantity(
@@ -213,16 +216,18 @@ def _warning(name: str, column: Number) -> Iterator[str]:
     bounds = f"{name}: bounds from {column.lower:g} to {column.upper:g}"
     named, *_ = quantity.ranges(name)
     alike = max(quantity.all_ranges(), key=lambda one: one.shared(column))
-    other = alike if named.shared(column) < _APART and alike.shared(column) > _ALIKE else None
+    is_apart = named.shared(column) < _APART
+    other = alike if is_apart and alike.shared(column) > (_ALIKE if named.stated else _SOME) else None
     nearest = named if other is None or named.stated else other
     ratio = column.width / nearest.width
     if other is not None and named.stated:
         yield f"{bounds} are as in {other.unit}, the column's name says {named.unit}: {named}"
+    elif not nearest.shared(column):
+        yield f"{bounds} have no value of the published range between them: {nearest}"
     elif ratio > _WIDE:
         apart = f"{ratio:.3g} times as far apart as published values"
         yield f"{bounds} are {apart}, and noise grows in proportion to the width: {nearest}"
-    elif not nearest.shared(column):
-        yield f"{bounds} have no published value between them: {nearest}"
-    elif ratio < 1 / _NARROW:
+    elif ratio < 1 / _NARROW and quantity.name != _AGE:
         close = f"{1 / ratio:.3g} times as close together as published values"
-        yield f"{bounds} are {close}, and a value beyond a bound counts as the bound: {nearest}"
+        rare = "right only if rows have no others: a value beyond a bound counts as the bound"
+        yield f"{bounds} are {close}, {rare}: {nearest}"

@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ from smpc_dp.report.texts import follow_up_lines
 _CALL = re.compile(r"count|\w+\([^()]*\)")
 # Where the groups and the condition of a question begin.
 _GROUPS = re.compile(r"\s(?:by|where)\s")
+# The numbers in a question for robust sampling errors, which no reader needs to tell its answers.
+_NUMBERS = re.compile(r"(sandwich\([^,]+), \[.*?\], \d+\)")
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
@@ -264,8 +267,10 @@ def printed_names(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a name of each estimate, given as JSON data, that tells the question and the cell of its number.
 
     The question stands before a name that is no question itself, as `intercept`, and before a name that
-    numbers of several questions have.
+    numbers of several questions have. Of a question for robust sampling errors the numbers are left out,
+    unless another one has the same formula and condition.
     """
+    asked = _without_numbers({one["statistic"] for one in estimates})
     texts: dict[tuple[str, str], set[str]] = {}
     for one in estimates:
         if not one["part_of"]:
@@ -276,9 +281,16 @@ def printed_names(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
         plain = (name.rpartition(" where ")[0] if " where " in text else "") or name
         own = plain in (text, _GROUPS.split(text, maxsplit=1)[0])
         alone = len(texts.get((name, cell), ())) < 2 and _CALL.fullmatch(plain)
-        shown = name if own or alone else f"{text}: {plain}"
+        shown = name if own or alone else f"{asked[text]}: {plain}"
         names.append(f"{shown} [{cell}]" if cell else shown)
     return names
+
+
+def _without_numbers(texts: Iterable[str]) -> dict[str, str]:
+    """Return each question without the numbers of `sandwich`, unchanged if two would be the same."""
+    short = {text: _NUMBERS.sub(r"\1)", text, count=1) for text in texts}
+    often = Counter(short.values())
+    return {text: one if often[one] == 1 else text for text, one in short.items()}
 
 
 def _estimate_line(one: Mapping[str, Any], name: str, exact: bool) -> str:

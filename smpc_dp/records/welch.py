@@ -20,6 +20,7 @@ from smpc_dp.records.intervals import (
     Part,
     normal_quantile,
     sum_quantile,
+    within,
 )
 from smpc_dp.records.population import p_value, two_sided
 
@@ -154,8 +155,7 @@ class WelchTest:
                 * bisect(lambda error: self._probability(sign * error) > rare, 0.0, reach, _HALVINGS)[1]
             )
 
-        low, high = end(1.0), end(-1.0)
-        return max(low, -most), min(high, most)
+        return within((end(1.0), end(-1.0)), -most, most)
 
     def p_value(self) -> float | None:
         """Return the two-sided p-value of the difference being 0, the noise included; None without errors."""

@@ -65,7 +65,25 @@ def test_bounds_that_do_not_suit_a_name_are_named_with_the_source() -> None:
     assert not warning("sbp", 0, 345.9)
     assert "bmi: bounds from 20 to 40 are 4.02 times as close together" in warning("bmi", 20, 40)
     assert not warning("bmi", 20, 40.2)
-    assert "have no published value between them" in warning("age", 150, 220)
+    assert "have no value of the published range between them" in warning("age", 150, 220)
+    # in no known unit, however far apart
+    assert "have no value of the published range between them" in warning("sbp", 1000, 9000)
+    assert "right only if rows have no others: a value beyond" in warning("weight_kg", 0.5, 6)
+
+
+def test_the_ages_that_rows_are_chosen_by_are_no_mistake() -> None:
+    for name, lower, upper in (("age", 0, 18), ("age", 65, 90), ("age_months", 0, 36)):
+        assert not warning(name, lower, upper)
+    assert "times as far apart" in warning("age", 0, 300)
+
+
+def test_a_name_without_a_unit_allows_each_for_a_part_of_a_population_too() -> None:
+    """Temperatures without fever in degrees F, and children's heights in m."""
+    assert "body temperature in degrees F is" in warning("body_temp", 97, 100)
+    assert not warning("height", 0.4, 1.2)
+    assert "have no value of the published range between them" in warning("weight", 500, 6000)
+    assert not warning("weight_g", 3000, 150_000)
+    assert "fasting glucose in mmol/L is" in warning("glucose", 2, 8)
 
 
 def test_bounds_in_another_unit_than_the_name_says_are_named() -> None:

@@ -549,3 +549,18 @@ def test_lines_have_the_printed_names(alike: Answers) -> None:
     lines = str(alike).splitlines()
     for name, one in named:
         assert one["part_of"] or any(line.startswith(f"{name}: ") for line in lines)
+
+
+def test_printed_names_of_robust_errors_have_no_numbers_but_where_these_tell_them_apart() -> None:
+    def numbers(*texts: str) -> list[str]:
+        return printed_names(
+            [{"statistic": text, "name": "slope of b", "cell": {}, "part_of": ""} for text in texts]
+        )
+
+    one, other = (f"sandwich(a ~ b + b:c, [{each}, 1e-05], [0.5], [0.1, 0], 4)" for each in (-1, 2))
+    assert numbers(one) == ["sandwich(a ~ b + b:c): slope of b"]
+    assert numbers(one, f"{one} where c = 'x, [y], 3)'") == [
+        "sandwich(a ~ b + b:c): slope of b",
+        "sandwich(a ~ b + b:c) where c = 'x, [y], 3)': slope of b",
+    ]
+    assert numbers(one, other) == [f"{one}: slope of b", f"{other}: slope of b"]
