@@ -51,11 +51,12 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
     second = product(schema, name, name, by=by)
     half, counted = column.width / 2, noisy.deviation(count)
-    squared = half**2 * noisy.deviation(second) / second.greatest(schema)
-    errors = half * noisy.deviation(first) / column.steps, counted, squared
+    # in half ranges: fourth powers of the values are within what floats have
+    squared = noisy.deviation(second) / second.greatest(schema)
+    errors = noisy.deviation(first) / column.steps, counted, squared
     distributions = noisy.distribution(first), noisy.distribution(count)
     groups = [
-        NoisyMean(rows, half * total, half**2 * variance, half**2 * error, errors, distributions)
+        NoisyMean(rows, total, variance, error, errors, distributions)
         for rows, total, variance, error in spreads(name, noisy, by)
     ]
     label = f"difference of mean({name}), {_against(one, noisy)}"
@@ -65,31 +66,30 @@ def differences(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[
         return
     both = WelchTest(*groups)
     ends = [
-        scaled(
-            shown_ratio(
-                (group.total / half, errors[0] / half),
-                (group.rows, counted),
-                display.least(counted),
-                display.outside,
-                distributions,
-            ),
-            half,
+        shown_ratio(
+            (group.total, errors[0]),
+            (group.rows, counted),
+            display.least(counted),
+            display.outside,
+            distributions,
         )
         for group in groups
     ]
     is_clear = not any(near_zero(group.variance, group.variance_error) for group in groups)
     sampled = Sampling(
-        both.sampling if is_clear else None, both.ends(display.outside, column.width), both.p_value()
+        half * both.sampling if is_clear else None,
+        scaled(both.ends(display.outside, 2.0), half),
+        both.p_value(),
     )
-    noise_ends = difference(groups[0].value, ends[0], groups[1].value, ends[1])
+    noise_ends = scaled(difference(groups[0].value, ends[0], groups[1].value, ends[1]), half)
     possible = -column.width, column.width
     yield Estimate.of(
         one,
         label,
         name,
         within(noise_ends, *possible),
-        value=both.difference,
-        error=both.noise,
+        value=half * both.difference,
+        error=half * both.noise,
         sampled=sampled,
         over=over,
         possible=possible,

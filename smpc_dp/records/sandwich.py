@@ -46,7 +46,7 @@ MOST_LEVERAGE = 0.5
 # Rows whose weights in the design are computed at once.
 _AT_ONCE = 1 << 16
 # A question: its formula, its lists and its condition; lists agree to this part of their greatest number.
-_QUESTION, _NEAR = re.compile(rf"({NAME}\([^\[]*)(\[[^)]*\])(, \d+), \d+(\).*)", re.DOTALL), 1e-6
+_ASKED, _NEAR = re.compile(rf"({NAME}\([^\[]*)(\[[^)]*\])(, \d+), \d+(\).*)", re.DOTALL), 1e-6
 # The part of the intervals' error probability that is for the noise of the squares.
 NOISE_PART = 0.1
 UNCLEAR = "no sampling error: the squares of the residuals are within the noise, which widens the interval"
@@ -137,10 +137,10 @@ def follow_up_text(
 
 def agree(text: str, other: str) -> bool:
     """Tell whether two such questions are equal but for rounding of their numbers, and their checksums."""
-    found, wanted = (_QUESTION.fullmatch(each) for each in (text, other))
-    if found is None or wanted is None:
+    given, wanted = (_ASKED.fullmatch(each) for each in (text, other))
+    if given is None or wanted is None:
         return text == other
-    return found.group(1, 3, 4) == wanted.group(1, 3, 4) and _are_near(found[2], wanted[2])
+    return given.group(1, 3, 4) == wanted.group(1, 3, 4) and _are_near(given[2], wanted[2])
 
 
 def _are_near(given: str, expected: str) -> bool:

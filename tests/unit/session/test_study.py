@@ -227,7 +227,7 @@ def test_an_epsilon_below_0_is_refused_by_name_and_bound(path: Path, tmp_path: P
     wrong = tmp_path / "session.toml"
     wrong.write_text(path.read_text("utf-8").replace("epsilon = 1.0", "epsilon = -1.0"), "utf-8")
     refused = smpc_dp("plan", "session", str(wrong))
-    assert "parameters.epsilon: must be a number above 0, at most 100, is -1.0" in refused.stderr
+    assert "parameters.epsilon: must be a number from 1e-09 to 100, is -1.0" in refused.stderr
 
 
 @pytest.mark.parametrize("options", [["--rows", "10"], ["--expect", "x=1"], ["--budget", "1"]])
