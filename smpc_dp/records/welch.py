@@ -56,9 +56,9 @@ class NoisyMean:
     @property
     def noise(self) -> float:
         """The standard error that the noise brings to the mean, to first order."""
-        return math.sqrt(self.noise_square(self.value))
+        return math.sqrt(self.noise_variance(self.value))
 
-    def noise_square(self, mean: float) -> float:
+    def noise_variance(self, mean: float) -> float:
         """Return the variance that the noise brings to the mean, if this is the mean without noise."""
         return (self.errors[0] ** 2 + (mean * self.errors[1]) ** 2) / self.rows**2
 
@@ -69,19 +69,19 @@ class NoisyMean:
         return list(zip(errors, self.distributions, strict=True))
 
     @property
-    def square(self) -> float:
+    def sampling_variance(self) -> float:
         """The variance of the mean over samples of rows, 0 at least."""
-        return max(self.uncut_square, 0.0)
+        return max(self.uncut_sampling_variance, 0.0)
 
     @property
-    def uncut_square(self) -> float:
+    def uncut_sampling_variance(self) -> float:
         """The variance of the mean over samples of rows, which its own noise may make negative."""
         return self.variance / (self.rows - 1)
 
     @property
     def whole(self) -> float:
         """The variance of the mean by noise and sampling."""
-        return self.noise_square(self.value) + self.square
+        return self.noise_variance(self.value) + self.sampling_variance
 
     @property
     def by_noise(self) -> float:
@@ -89,9 +89,9 @@ class NoisyMean:
 
         The error of sampling makes them too small by its square as well, for which rows less 1 allow.
         """
-        return 1 - (self.square / self.whole) ** 2 if self.whole > 0 else 0.0
+        return 1 - (self.sampling_variance / self.whole) ** 2 if self.whole > 0 else 0.0
 
-    def square_noise(self, mean: float) -> float:
+    def sampling_variance_noise(self, mean: float) -> float:
         """Return the variance that noise brings to the mean's sampling variance."""
         total, rows, squares = self.errors
         return (squares**2 + (2 * mean * total) ** 2 + (mean**2 * rows) ** 2) / self.rows**4
@@ -122,7 +122,7 @@ class WelchTest:
     @property
     def sampling(self) -> float:
         """The standard error of the difference over samples of rows."""
-        return math.sqrt(self.first.square + self.second.square)
+        return math.sqrt(self.first.sampling_variance + self.second.sampling_variance)
 
     @property
     def parts(self) -> list[Part]:
@@ -180,10 +180,12 @@ class WelchTest:
             part = group.whole / whole
             # of both means this error is distributed by their variances
             mean = group.value - sign * part * error
-            noise += group.noise_square(mean)
-            squares += group.uncut_square + group.by_noise * part**2 * (error**2 - whole) / group.rows
-            sampled += 2 * group.square**2 / (group.rows - 1)
-            moved += group.square_noise(mean)
+            noise += group.noise_variance(mean)
+            squares += (
+                group.uncut_sampling_variance + group.by_noise * part**2 * (error**2 - whole) / group.rows
+            )
+            sampled += 2 * group.sampling_variance**2 / (group.rows - 1)
+            moved += group.sampling_variance_noise(mean)
             shared += sign * group.shared(mean)
         squares -= shared / whole * error
         square = noise + max(squares, _LEAST * noise)
