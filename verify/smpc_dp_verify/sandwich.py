@@ -28,7 +28,9 @@ def check_numbers(
     `numbers`: coefficients, deviations, the upper triangle of the inverse, and the number of parties
     with the checksum.
     """
-    size, (coefficients, deviations, inverse, (_, checksum)) = coefficients_of(products, table), numbers
+    size = coefficients_of(products, table)
+    coefficients, deviations, inverse, (parties, checksum) = numbers
+    required(parties.is_integer(), "the number of parties of a regression")
     lengths = [size, size, size * (size + 1) // 2]
     required([len(each) for each in numbers[:3]] == lengths, "the numbers of a regression")
     fits = all(-LARGEST <= one <= LARGEST for one in (*coefficients, *inverse))
