@@ -545,6 +545,7 @@ def test_answers_about_records_have_names_units_and_intervals(
     assert report is not None
     assert report.verdict is not None
     one: dict[str, Any] = {"name": "count", "cell": {"sex": "<b>f"}, "unit": "rows", "note": "flagged"}
+    one |= {"statistic": "count by sex", "part_of": ""}
     one |= {"value": 1945.82, "low": None, "high": 1951.25}
     answers = {"estimates": [one] * 150, "level": 0.95, "unit": "person"}
     monkeypatch.setattr(run, "report", replace(report, verdict=replace(report.verdict, answers=answers)))

@@ -425,10 +425,10 @@ def coverage(name: str, repetitions: int) -> tuple[dict[str, float], dict[str, f
 @pytest.mark.thin(4)
 @pytest.mark.parametrize("name", CASES)
 def test_intervals_are_near_their_level(name: str) -> None:
-    """A false alarm an answer: below 0.3 %."""
+    """A false alarm an answer: 0.15 %, of a binomial number of 100 with the level 0.95 that is below 88."""
     linear, others = coverage(name, THINNED)
-    assert all(abs(share - 0.95) <= 0.065 for share in linear.values()), linear
-    assert min(others.values(), default=1.0) >= 0.885, others
+    assert all(abs(share - 0.95) <= 0.075 for share in linear.values()), linear
+    assert min(others.values(), default=1.0) >= 0.875, others
 
 
 @pytest.mark.long
