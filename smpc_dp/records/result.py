@@ -7,7 +7,6 @@ import io
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,14 +20,12 @@ from smpc_dp.records.intervals import INFINITE, Interval, within
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
 from smpc_dp.report.table1 import table_lines
-from smpc_dp.report.texts import follow_up_lines
+from smpc_dp.report.texts import follow_up_lines, without_numbers
 
 # Names that are a question themselves: a count, or a statistic of columns.
 _CALL = re.compile(r"count|\w+\([^()]*\)")
 # Where the groups and the condition of a question begin.
 _GROUPS = re.compile(r"\s(?:by|where)\s")
-# The numbers in a question for robust sampling errors, which no reader needs to tell its answers.
-_NUMBERS = re.compile(r"(sandwich\([^,]+), \[.*?\], \d+\)")
 HIDDEN = "not shown: within the noise"
 WITHIN_NOISE = "none: the count is within the noise"
 PROJECTED = "projected into what is possible"
@@ -270,7 +267,7 @@ def printed_names(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
     numbers of several questions have. Of a question for robust sampling errors the numbers are left out,
     unless another one has the same formula and condition.
     """
-    asked = _without_numbers({one["statistic"] for one in estimates})
+    asked = without_numbers(estimates)
     texts: dict[tuple[str, str], set[str]] = {}
     for one in estimates:
         if not one["part_of"]:
@@ -284,13 +281,6 @@ def printed_names(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
         shown = name if own or alone else f"{asked[text]}: {plain}"
         names.append(f"{shown} [{cell}]" if cell else shown)
     return names
-
-
-def _without_numbers(texts: Iterable[str]) -> dict[str, str]:
-    """Return each question without the numbers of `sandwich`, unchanged if two would be the same."""
-    short = {text: _NUMBERS.sub(r"\1)", text, count=1) for text in texts}
-    often = Counter(short.values())
-    return {text: one if often[one] == 1 else text for text, one in short.items()}
 
 
 def _estimate_line(one: Mapping[str, Any], name: str, exact: bool) -> str:

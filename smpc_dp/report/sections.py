@@ -12,7 +12,7 @@ from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.table1 import printed
-from smpc_dp.report.texts import follow_up_lines
+from smpc_dp.report.texts import follow_up_lines, without_numbers
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import PAIRS_COVERED, rounded
 
@@ -167,6 +167,7 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
     about = f"Level of {which}: {result['level']:g}. {ABOUT_INTERVALS}"
     blocks: list[Block] = [Text("Exact counts: no differential privacy." if exact else about)]
     blocks += [Text(note)] if note else []
+    titles = without_numbers(estimates)
     for (statistic, unit), group in asked.items():
         if group[0].get("part_of"):
             blocks.append(_table1(statistic, group))
@@ -181,13 +182,14 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
             )
             for one in group
         )
-        table = Table(statistic, columns, rows).filled()
+        table = Table(titles[statistic], columns, rows).filled()
         drawn = tuple(
             (_estimate_name(one), _end(one, "low"), float(one["value"]), _end(one, "high"))
             for one in group
             if all(one[key] is not None and math.isfinite(one[key]) for key in ("low", "value", "high"))
         )
-        blocks.append(Intervals(statistic, unit, drawn, table) if len(drawn) > 1 and not exact else table)
+        is_chart = len(drawn) > 1 and not exact
+        blocks.append(Intervals(titles[statistic], unit, drawn, table) if is_chart else table)
     blocks += map(Text, follow_up_lines(estimates))
     return section("result", "Result", blocks)
 

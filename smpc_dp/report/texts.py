@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
+
+# The numbers in a question for robust sampling errors, which no reader needs to tell its answers.
+_NUMBERS = re.compile(r"(sandwich\([^,]+), \[.*?\](?:, \d+){2}\)")
 
 
 def result_text(result: Mapping[str, Any]) -> str:
@@ -94,3 +99,10 @@ def follow_up_lines(estimates: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line with the question for robust sampling errors of each linear regression."""
     texts = (one.get("follow_up") for one in estimates)
     return [f"for robust sampling errors ask next: {text}" for text in texts if text]
+
+
+def without_numbers(estimates: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return each question without the numbers of `sandwich`, unchanged if two would be the same."""
+    short = {one["statistic"]: _NUMBERS.sub(r"\1)", one["statistic"], count=1) for one in estimates}
+    often = Counter(short.values())
+    return {text: one if often[one] == 1 else text for text, one in short.items()}

@@ -557,7 +557,7 @@ def test_printed_names_of_robust_errors_have_no_numbers_but_where_these_tell_the
             [{"statistic": text, "name": "slope of b", "cell": {}, "part_of": ""} for text in texts]
         )
 
-    one, other = (f"sandwich(a ~ b + b:c, [{each}, 1e-05], [0.5], [0.1, 0], 4)" for each in (-1, 2))
+    one, other = (f"sandwich(a ~ b + b:c, [{each}, 1e-05], [0.5], [0.1, 0], 4, 123)" for each in (-1, 2))
     assert numbers(one) == ["sandwich(a ~ b + b:c): slope of b"]
     assert numbers(one, f"{one} where c = 'x, [y], 3)'") == [
         "sandwich(a ~ b + b:c): slope of b",

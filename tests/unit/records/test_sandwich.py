@@ -39,6 +39,7 @@ from smpc_dp.records.schema import Schema, read_schema
 from smpc_dp.records.sensitivity import Scaled, largest_distance, largest_norm, sensitivity_of
 from smpc_dp.records.study import forecasts
 from smpc_dp.records.table import read_table
+from smpc_dp.report.texts import without_numbers
 from tests.unit.records.brute_force import rows_of
 
 Rows = dict[str, NDArray[Any]]
@@ -133,6 +134,9 @@ def test_a_regression_prints_the_follow_up_text() -> None:
     first = released(planned("regression(y ~ x * arm) where x > 2", 50.0), rows)
     questions = [one.follow_up for one in first.estimates]
     assert questions[0].startswith("sandwich(y ~ x + arm + x:arm, [")
+    assert without_numbers([{"statistic": questions[0]}]) == {
+        questions[0]: "sandwich(y ~ x + arm + x:arm) where x > 2"
+    }
     assert questions[0].endswith(" where x > 2")
     assert questions[1:] == [""] * 3
     lines = estimate_lines([one.to_json() for one in first.estimates], exact=False)

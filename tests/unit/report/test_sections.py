@@ -99,3 +99,14 @@ def test_a_guarantee_has_no_sensitivity_in_grid_steps() -> None:
     rows = guarantee_table(guarantee).rows
     assert ("epsilon", "1") in rows
     assert not [row for row in rows if "sensitivity" in row[0] or "1.04858e+06" in row[1]]
+
+
+def test_a_table_of_robust_errors_has_no_numbers_in_its_title() -> None:
+    result = {
+        "estimates": [ESTIMATE | {"statistic": "sandwich(y ~ x, [1, 0.5], [0, 0.25], [1, 0, 1], 3, 17)"}],
+        "simultaneous": False,
+        "level": 0.95,
+    }
+    (one,) = statistics_section(result, exact=False)
+    assert isinstance(one.blocks[-1], Table)
+    assert one.blocks[-1].caption == "sandwich(y ~ x)"
