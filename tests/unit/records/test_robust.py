@@ -215,7 +215,7 @@ def test_intervals_of_heavy_tails_hold_the_population_as_often_as_they_say(name:
     for _ in range(1000):
         rows = heavy(rng, 10_000)
         for text in (name.replace(")", ", robust)"), name):
-            found = next(one for one in released(text, rows, 2.0, source).estimates if one.name == name)
+            found = next(one for one in released(text, rows, 2.0, source).estimates if one.name == text)
             assert found.population_low is not None
             assert found.population_high is not None
             inside = found.population_low <= truth <= found.population_high
