@@ -66,6 +66,7 @@ class PartyRequests:
         number: of the last call.
         behind: the error of a call for an earlier request than the others'; None after another call.
         evaluations: those with other parties, closed with the session; None before the first.
+        evaluations_lock: held by the call that makes them; later calls wait in their order.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class PartyRequests:
         self._chosen = False
         self.behind: OtherRequestError | TimeoutFault | None = None
         self.evaluations: Any = None
+        self.evaluations_lock = asyncio.Lock()
 
     @property
     def party(self) -> str:

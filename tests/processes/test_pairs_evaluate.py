@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from smpc_dp.capabilities.pairs.covert.copies import GarblerCopy
 from smpc_dp.capabilities.pairs.covert.evaluator import CovertEvaluatorRole
 from smpc_dp.capabilities.pairs.covert.garbler import CovertGarblerRole
 from smpc_dp.capabilities.pairs.covert.terms import TABLES, Terms
-from smpc_dp.capabilities.pairs.garbled.evaluation import Role
+from smpc_dp.capabilities.pairs.garbled.evaluation import Operation, Role
 from smpc_dp.capabilities.pairs.garbled.params import Output
 from smpc_dp.capabilities.pairs.published.library import find
 from smpc_dp.capabilities.pairs.requests.audit_certificate import audit_certificate
@@ -69,6 +70,30 @@ def session(folder: Path, timeouts: Timeouts = FAST, *, addresses: bool = True) 
 
 async def ends(*requested: Awaitable[smpc_dp.Evaluation]) -> list[smpc_dp.Evaluation | BaseException]:
     return await asyncio.gather(*requested, return_exceptions=True)
+
+
+async def test_evaluations_with_one_peer_run_in_the_order_of_the_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if an operation takes longer to make than that of a later call."""
+    make = Operation.make
+
+    def slow_if_small(circuit: str, inputs: Sequence[int], **settings: Any) -> Operation:
+        time.sleep(0.3 * (inputs[0] < 2))
+        return make(circuit, inputs, **settings)
+
+    monkeypatch.setattr(Operation, "make", slow_if_small)
+    sides: tuple[tuple[str, str, Role, int], ...]
+    sides = (("alice", "bob", "garbler", 1), ("bob", "alice", "evaluator", 10))
+    async with session(tmp_path) as at:
+        summed = await asyncio.gather(
+            *(
+                at[name].evaluate("add32", [times * value], peer=peer, role=role)
+                for name, peer, role, times in sides
+                for value in range(4)
+            )
+        )
+    assert [one.value[0] for one in summed if one.value is not None] == [0, 11, 22, 33] * 2
 
 
 @pytest.mark.parametrize(

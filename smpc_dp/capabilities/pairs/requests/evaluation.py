@@ -83,13 +83,18 @@ class Evaluations:
         """Return whether this party or `peer` has an address at which the other can connect."""
         return self._listener(peer) is not None
 
-    async def evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
+    async def evaluate(
+        self, make: Callable[[], Operation], peer: str, label: str, on_step: OnStep
+    ) -> Evaluation:
         """Evaluate a circuit with `peer`, which must ask for an equal evaluation; return the result.
 
-        Evaluations with one peer run one after the other. Raises ConfigError that names the differences from
-        the peer's operation, PeerFault, TimeoutFault.
+        Evaluations with one peer run one after the other, in the order of the calls. `make` returns the
+        operation, in a thread. Raises what `make` raises, ConfigError that names the differences from the
+        peer's operation, PeerFault, TimeoutFault.
         """
+        # Nothing is awaited before: a call whose operation is made sooner would overtake an earlier one.
         async with self._locks.setdefault(peer, asyncio.Lock()):
+            operation = await asyncio.to_thread(make)
             self.convictions.check(peer)
             return await self._evaluate(operation, peer, label, on_step)
 

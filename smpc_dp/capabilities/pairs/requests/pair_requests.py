@@ -57,12 +57,16 @@ def _contexts(requests: PartyRequests, lacking: str) -> Contexts:
 
 
 async def _evaluating(requests: PartyRequests, lacking: str) -> Evaluations:
-    """Return the session's manager of evaluations with other parties, made at the first call."""
-    if requests.evaluations is None:
-        contexts = _contexts(requests, lacking)
-        member = requests.membership
-        convictions = await asyncio.to_thread(Convictions, member.certificate_folder, member.session.roster)
+    """Return the session's manager of evaluations with other parties, made at the first call.
+
+    Calls return in their order.
+    """
+    async with requests.evaluations_lock:
         if requests.evaluations is None:
+            contexts = _contexts(requests, lacking)
+            member = requests.membership
+            folder, roster = member.certificate_folder, member.session.roster
+            convictions = await asyncio.to_thread(Convictions, folder, roster)
             requests.evaluations = Evaluations(member.session, member.identity, contexts, convictions)
     evaluations: Evaluations = requests.evaluations
     return evaluations
@@ -90,7 +94,7 @@ async def request_evaluation(
     if role not in ("garbler", "evaluator"):
         raise ConfigError.at("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)
     garbler, evaluator = (party, peer) if role == "garbler" else (peer, party)
-    operation = await asyncio.to_thread(
+    make = partial(
         Operation.make,
         circuit,
         inputs,
@@ -108,7 +112,7 @@ async def request_evaluation(
     def on_step(step: str) -> None:
         requests.on_event(Event(party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
 
-    return await evaluations.evaluate(operation, peer, label, on_step)
+    return await evaluations.evaluate(make, peer, label, on_step)
 
 
 async def request_similarities(
