@@ -20,13 +20,13 @@ def with_party_names(records: object, names: Sequence[str], where: str) -> tuple
     if not isinstance(records, Mapping) or not isinstance(columns, Mapping):
         return records, []
     issues: list[ConfigIssue] = []
-    filled = dict(columns)
+    filled, parties = dict(columns), list(names)
     for name, column in columns.items():
         if not isinstance(column, Mapping) or column.get("kind") != PARTY:
             continue
-        given = column.get("values", names)
-        if not isinstance(given, list | tuple) or list(given) != list(names):
+        given = column.get("values", parties)
+        if not isinstance(given, list | tuple) or list(given) != parties:
             reason = f"are the parties of the roster, in its order: leave them out, instead of {shown(given)}"
             issues.append(ConfigIssue(f"{where}.columns.{name}.values", reason, ConfigCheck.DIFFERS))
-        filled[name] = {**column, "values": list(names)}
+        filled[name] = {**column, "values": parties}
     return {**records, "columns": filled}, issues

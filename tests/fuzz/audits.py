@@ -279,9 +279,9 @@ def play_learner() -> tuple[Case, list[bytes]]:
     return _play(text, context, identities, checked, (0.25,) * checked.encoding.length)
 
 
-def play_records() -> tuple[Case, list[bytes]]:
+def play_records(parameters: dict[str, Any] = RECORDS) -> tuple[Case, list[bytes]]:
     """Play a request for statistics of records; return its session, and the log."""
-    text, context, identities = _session("gopa", RECORDS, lab.PARTIES)
+    text, context, identities = _session("gopa", parameters, lab.PARTIES)
     checked: Any = parse_session_text(text).planned(context.session_digest)
     context = dataclasses.replace(context, operation=f"{checked.operations[0]} {checked.planned()}")
     return _play(text, context, identities, checked, (1,) * checked.encoding.length)

@@ -22,8 +22,9 @@ from smpc_dp.logs.audits.second import DISAGREE, audit_twice, differences, secon
 from smpc_dp.logs.opinion import Opinion, SecondAnswer
 from smpc_dp_lab.vectors.verifiable_host import rewritten
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, out_of_range
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, execute, honest
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, execute, honest
 from tests.audits import ONE
+from tests.fuzz.audits import RECORDS, play_records
 from tests.unit.pairs import test_statistic_audit as statistic
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -57,6 +58,15 @@ def test_both_find_that_all_holds(right: tuple[Path, dict[str, Any]]) -> None:
     assert report["second"] == {"code": 0, "reason": "", "differences": []}
     assert report["ok"]
     assert "the second auditor found the same" in run("-", *given, stdin=log.read_bytes())[1]
+
+
+def test_both_find_that_a_log_with_a_column_of_the_parties_holds(tmp_path: Path) -> None:
+    """The first auditor has the parties' names as a packed sequence, and not as a list."""
+    columns = {**RECORDS["records"]["columns"], "place": {"kind": "party", "reference": PARTIES[0]}}
+    case, lines = play_records({**RECORDS, "records": {**RECORDS["records"], "columns": columns}})
+    given = ["--session", case.context.session_digest.hex(), "--run", json.loads(lines[0])["run_id"]]
+    code, text = run(str(write(tmp_path, lines)), *given, "--second", "--json")
+    assert (code, json.loads(text)["second"]) == (0, {"code": 0, "reason": "", "differences": []})
 
 
 def test_both_refuse(tmp_path: Path) -> None:
