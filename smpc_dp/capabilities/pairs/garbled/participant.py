@@ -167,10 +167,20 @@ class Participant:
         (envelope,) = self._context.write(self._identity, run_id, step, [to], message)
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
-    def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
-        """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault."""
-        data = yield Receive(sender, MAX_CONTROL)
+    def _take(
+        self, sender: str, step: str, kind: type[M], *, rounds: int = 0, needs: Sequence[str] = ()
+    ) -> Effects[M]:
+        """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault.
+
+        `rounds` and `needs`: as of `Receive`.
+        """
+        data = yield Receive(sender, MAX_CONTROL, rounds=rounds, needs=tuple(needs))
         return self._open(data, sender, step, kind)
+
+    def _take_of_aggregator(self, step: str, kind: type[M]) -> Effects[M]:
+        """Wait for the aggregator's signed message of a step, which needs a message of the other side."""
+        needs = [name for name in (self._garbler, self._evaluator) if name != self.name]
+        return self._take(self._context.aggregator, step, kind, needs=needs)
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
         """Decode a signed message; raise PeerFault for a wrong receiver, signature or step."""
