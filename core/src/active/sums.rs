@@ -39,7 +39,7 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-    use super::{SUMS, label_sums};
+    use super::label_sums;
     use crate::garble::LABEL;
 
     #[test]
@@ -54,14 +54,14 @@ mod tests {
                 *weight = value;
             }
             let sums = label_sums(&labels, &weights);
-            for bit in 0..SUMS {
+            for (bit, sum) in sums.iter().enumerate() {
                 let mut expected = [0; LABEL];
                 for (label, weight) in labels.iter().zip(&weights) {
-                    for (sum, byte) in expected.iter_mut().zip(label) {
-                        *sum ^= byte * (weight >> bit & 1) as u8;
+                    for (to, byte) in expected.iter_mut().zip(label) {
+                        *to ^= byte * (weight >> bit & 1) as u8;
                     }
                 }
-                assert_eq!(sums[bit], expected, "{count} labels, bit {bit}");
+                assert_eq!(*sum, expected, "{count} labels, bit {bit}");
             }
         }
     }
