@@ -60,7 +60,8 @@ class Evaluated:
     """Result of a role in a two-party evaluation: its packed outputs, if learned, and the run's hashes.
 
     `outputs` has one array for each output value of the circuit, packed as by `circuits.circuit.pack`, or is
-    None for a role that does not learn them. `transcript` is the last hash that both have signed.
+    None for a role that does not learn them. `transcript` is the last hash that both have signed; in a
+    malicious evaluation without an aggregator the garbler alone signs it, and the evaluator compares.
     """
 
     outputs: list[Rows] | None
