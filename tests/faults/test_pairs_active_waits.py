@@ -121,11 +121,11 @@ class Waiting:
 
     step = "outputs"
 
-    def __init__(self, needs: tuple[str, ...]) -> None:
-        self._needs = needs
+    def __init__(self, awaited: tuple[str, ...]) -> None:
+        self._awaited = awaited
 
     def run(self) -> Effects[Evaluated]:
-        yield Receive("aggregator", 1, needs=self._needs)
+        yield Receive("aggregator", 1, awaited=self._awaited)
         raise AssertionError("something came")
 
     def farewell(self, _error: SmpcError) -> list[Send]:
@@ -133,7 +133,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize(
-    ("needs", "step", "named"),
+    ("awaited", "step", "named"),
     [
         (("evaluator",), "receive", {"aggregator", "evaluator"}),
         ((), "receive", {"aggregator"}),
@@ -142,9 +142,9 @@ class Waiting:
     ],
 )
 def test_who_waits_for_an_aggregator_names_those_too_whom_that_waits_for(
-    needs: tuple[str, ...], step: str, named: set[str]
+    awaited: tuple[str, ...], step: str, named: set[str]
 ) -> None:
-    role: Any = Waiting(needs)
+    role: Any = Waiting(awaited)
     channels: Any = {"aggregator": Still("aggregator", step)}
     with pytest.raises(TimeoutFault) as caught:
         pairwise.drive(role, channels)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.capabilities.pairs.garbled.claims import what_outputs_tell
+from smpc_dp.capabilities.pairs.garbled.claims import outputs_limit
 from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
 from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.privacy.named_sentences import NamedSentences
@@ -29,7 +29,7 @@ def active_privacy(parameters: PairwiseParameters) -> Privacy:
         ),
         premises=NamedSentences.of(computational=COMPUTATIONAL),
         limits=NamedSentences.of(
-            outputs=what_outputs_tell(parameters),
+            outputs=outputs_limit(parameters),
             attempts=_attempts(parameters),
             stopping="either side can stop the run, and a failure names nobody; with output to both the "
             "evaluator learns the output first",

@@ -35,19 +35,19 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
         ),
         limits=NamedSentences.of(
             garbler=_malicious_garbler(parameters),
-            outputs=what_outputs_tell(parameters),
+            outputs=outputs_limit(parameters),
             stopping="either side can stop the run; with output to both the garbler learns the output first",
         ),
     ).privacy()
 
 
-def what_outputs_tell(parameters: PairwiseParameters) -> str:
+def outputs_limit(parameters: PairwiseParameters) -> str:
     """Return the limit of a privacy claim on outputs: exact, or of coins whose use nobody has checked."""
-    told = "what the outputs themselves tell about the inputs"
+    subject = "what the outputs themselves tell about the inputs"
     if not parameters.random_inputs:
-        return f"{told}: they are exact, without differential privacy"
+        return f"{subject}: they are exact, without differential privacy"
     return (
-        f"{told}: they depend on coins that the protocol draws, but whether the circuit makes noise of "
+        f"{subject}: they depend on coins that the protocol draws, but whether the circuit makes noise of "
         "these, and how much privacy that gives, is not checked"
     )
 

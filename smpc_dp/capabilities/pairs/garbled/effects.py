@@ -36,7 +36,7 @@ class Receive:
     before the next one is asked for.
 
     `rounds`: the others may first exchange as many messages one after the other, each with the time limit of
-    one, before any of them sends this member something. `needs`: members whose messages the sender itself
+    one, before any of them sends this member something. `awaited`: members whose messages the sender itself
     waits for; if it is silent they may be.
     """
 
@@ -44,7 +44,7 @@ class Receive:
     limit: int
     ahead: int = 0
     rounds: int = 0
-    needs: tuple[str, ...] = ()
+    awaited: tuple[str, ...] = ()
 
 
 Effect = Send | Receive

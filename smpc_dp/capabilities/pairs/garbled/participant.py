@@ -169,19 +169,19 @@ class Participant:
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
     def _take(
-        self, sender: str, step: str, kind: type[M], *, rounds: int = 0, needs: Sequence[str] = ()
+        self, sender: str, step: str, kind: type[M], *, rounds: int = 0, awaited: Sequence[str] = ()
     ) -> Effects[M]:
         """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault.
 
-        `rounds` and `needs`: as of `Receive`.
+        `rounds` and `awaited`: as of `Receive`.
         """
-        data = yield Receive(sender, MAX_CONTROL, rounds=rounds, needs=tuple(needs))
+        data = yield Receive(sender, MAX_CONTROL, rounds=rounds, awaited=tuple(awaited))
         return self._open(data, sender, step, kind)
 
     def _take_of_aggregator(self, step: str, kind: type[M]) -> Effects[M]:
         """Wait for the aggregator's signed message of a step, which needs a message of the other side."""
-        needs = [name for name in (self._garbler, self._evaluator) if name != self.name]
-        return self._take(self._context.aggregator, step, kind, needs=needs)
+        awaited = [name for name in (self._garbler, self._evaluator) if name != self.name]
+        return self._take(self._context.aggregator, step, kind, awaited=awaited)
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
         """Decode a signed message; raise PeerFault for a wrong receiver, signature or step."""

@@ -328,9 +328,9 @@ def _receive(channel: Conduit, effect: Receive) -> Buffer:
     try:
         return channel.receive(effect.limit, effect.ahead)
     except TimeoutFault as error:
-        if not effect.needs or error.step != RECEIVE:
+        if not effect.awaited or error.step != RECEIVE:
             raise
-        who = sorted({effect.sender, *effect.needs})
+        who = sorted({effect.sender, *effect.awaited})
         reason = f"nothing came from {effect.sender}, which waits for others; who is silent is not known"
         raise TimeoutFault(who, error.step, reason) from None
 
