@@ -21,6 +21,8 @@ from smpc_dp.crypto.prg import expand
 
 HIDING_BITS = 64
 """Bits of a side that hide its sum, and bits of the sum."""
+# Bits whose masks stay in the cache: fresh memory for all of them costs more than the sum.
+_CHUNK = 1 << 14
 
 Weights = NDArray[np.uint64]
 
@@ -32,7 +34,10 @@ def coefficients(chi: bytes, count: int) -> Weights:
 
 def sum_of(bits: Bits, hiding: Bits, weights: Weights) -> bytes:
     """Return 8 bytes: the XOR of the weights whose bit is 1, itself hidden by XOR with the 64 hiding bits."""
-    chosen = np.bitwise_xor.reduce(weights & np.negative(bits.astype(np.uint64)), initial=np.uint64(0))
+    chosen = np.uint64(0)
+    for first in range(0, len(bits), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        chosen ^= np.bitwise_xor.reduce(weights[part] & np.negative(bits[part].astype(np.uint64)))
     hidden = np.packbits(hiding, bitorder="little").view("<u8")[0]
     return int(chosen ^ hidden).to_bytes(HIDING_BITS // 8, "little")
 

@@ -167,6 +167,15 @@ def test_sums_of_labels_are_those_of_each_bit(count: int) -> None:
         assert sums[bit].tolist() == np.bitwise_xor.reduce(chosen, axis=0).tolist()
 
 
+def test_a_sum_of_many_bits_is_that_of_each_weight() -> None:
+    # More than go through the cache together, and not a multiple of them.
+    count = 40_001
+    bits = np.random.default_rng(46).integers(0, 2, count, np.uint8)
+    weights = coefficients(bytes(32), count)
+    expected = int(np.bitwise_xor.reduce(weights[bits == 1]))
+    assert int.from_bytes(sum_of(bits, np.zeros(64, np.uint8), weights), "little") == expected
+
+
 def test_arguments_of_other_lengths_are_refused() -> None:
     zeros = [np.zeros(n, np.uint8) for n in (3, 48, 48)]
 
