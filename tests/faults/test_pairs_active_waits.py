@@ -150,3 +150,24 @@ def test_who_waits_for_an_aggregator_names_those_too_whom_that_waits_for(
         pairwise.drive(role, channels)
     assert caught.value.missing == named
     assert ("who is silent is not known" in str(caught.value)) == (len(named) > 1)
+
+
+@pytest.mark.parametrize("security", ["semi-honest", "covert", "malicious"])
+def test_both_parties_say_that_the_aggregator_waits_for_the_other(tmp_path: Path, security: str) -> None:
+    parameters = {"circuit": "add32", "output": "aggregator", "security": security}
+    path = create_pairwise_session(tmp_path, parameters, timeouts=HOURS)
+    awaited: dict[str, set[tuple[str, ...]]] = {name: set() for name in NAMES}
+
+    class Watched(Wrapped):
+        def before(self, effect: Send | Receive) -> None:
+            if isinstance(effect, Receive) and effect.sender == "aggregator" and self.step != "hello":
+                awaited[self.name].add(effect.awaited)
+
+    def run(name: str) -> None:
+        member = PairwiseMember.load(path, name)
+        wrapped: Any = Watched(member.role([pack([1], 32)] if member.input_values else []))
+        pairwise.evaluate(member, wrapped)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(run, NAMES))
+    assert awaited == {"garbler": {("evaluator",)}, "evaluator": {("garbler",)}, "aggregator": set()}
