@@ -789,3 +789,9 @@ class ActiveEvaluator:
 
 def active_order(count: int, key: bytes) -> NDArray[np.uint32]:
     """Return the public shuffle of `count` leaky triples (up to 2^24) that `key`, 32 bytes, draws."""
+
+def active_sums(labels: NDArray[np.uint8], weights: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Return 64 labels: for each bit of the public weights the XOR of the secret labels that have it.
+
+    Raises ValueError unless there are 16 bytes of labels for each weight.
+    """

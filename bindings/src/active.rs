@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use smpc_core::active::{
-    Evaluator, Garbler, Given, Leaky, Masks, Openings, Shared, Side, Triples, shuffled,
+    Evaluator, Garbler, Given, Leaky, Masks, Openings, Shared, Side, Triples, label_sums, shuffled,
 };
 use smpc_core::garble::{Block, LABEL, write_labels};
 use zeroize::Zeroizing;
@@ -481,6 +481,18 @@ fn active_order<'py>(
     Ok(PyArray1::from_vec(py, order))
 }
 
+#[pyfunction]
+fn active_sums<'py>(
+    py: Python<'py>,
+    labels: Bytes<'py>,
+    weights: PyReadonlyArray1<'py, u64>,
+) -> PyResult<Made<'py>> {
+    let weights = contiguous(&weights, "weights")?;
+    let labels = label_bytes(&labels, "labels", weights.len())?.as_chunks().0;
+    let sums = py.detach(|| label_sums(labels, weights));
+    Ok(PyArray1::from_slice(py, sums.as_flattened()))
+}
+
 /// Adds the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ActiveLeaky>()?;
@@ -489,5 +501,6 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ActiveMasks>()?;
     module.add_class::<ActiveGarbler>()?;
     module.add_class::<ActiveEvaluator>()?;
-    module.add_function(wrap_pyfunction!(active_order, module)?)
+    module.add_function(wrap_pyfunction!(active_order, module)?)?;
+    module.add_function(wrap_pyfunction!(active_sums, module)?)
 }

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp import _core
 from smpc_dp.crypto.active import Bits, Labels, SharedBits
 from smpc_dp.crypto.garble import LABEL_BYTES
 from smpc_dp.crypto.prg import expand
 
 HIDING_BITS = 64
 """Bits of a side that hide its sum, and bits of the sum."""
-_ONE = np.uint64(1)
-# A label as two words: numbers of any order of bytes, as they are only added by exclusive or.
-_WORDS = LABEL_BYTES // 8
+# Bits whose masks stay in the cache: fresh memory for all of them costs more than the sum.
+_CHUNK = 1 << 14
 
 Weights = NDArray[np.uint64]
 
@@ -34,19 +34,18 @@ def coefficients(chi: bytes, count: int) -> Weights:
 
 def sum_of(bits: Bits, hiding: Bits, weights: Weights) -> bytes:
     """Return 8 bytes: the XOR of the weights whose bit is 1, itself hidden by XOR with the 64 hiding bits."""
-    chosen = np.bitwise_xor.reduce(weights & np.negative(bits.astype(np.uint64)), initial=np.uint64(0))
+    chosen = np.uint64(0)
+    for first in range(0, len(bits), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        chosen ^= np.bitwise_xor.reduce(weights[part] & np.negative(bits[part].astype(np.uint64)))
     hidden = np.packbits(hiding, bitorder="little").view("<u8")[0]
     return int(chosen ^ hidden).to_bytes(HIDING_BITS // 8, "little")
 
 
 def _combined(labels: Labels, hiding: Labels, weights: Weights) -> Labels:
     """Return MACs (or keys) on each of the hidden sum's 64 bits, from those on the single bits."""
-    words = np.ascontiguousarray(labels).view(np.uint64).reshape(-1, _WORDS)
-    result = np.ascontiguousarray(hiding).view(np.uint64).reshape(-1, _WORDS).copy()
-    for index in range(HIDING_BITS):
-        inside = (weights >> np.uint64(index) & _ONE).astype(bool)
-        result[index] ^= np.bitwise_xor.reduce(words[inside], axis=0, initial=np.uint64(0))
-    return result.view(np.uint8).reshape(-1, LABEL_BYTES)
+    sums = _core.active_sums(np.ascontiguousarray(labels).reshape(-1), weights)
+    return np.bitwise_xor(hiding, sums.reshape(HIDING_BITS, LABEL_BYTES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,8 @@ _LOG = logging.getLogger("smpc_dp.transport")
 
 # Queued messages, outgoing and incoming. Of fewer expected messages than that none is read ahead.
 DEPTH = 4
+# The step of the error for a peer from which nothing came.
+RECEIVE = "receive"
 # Received messages that stay valid while later ones come.
 RETAINED = DEPTH + 2
 # Bytes that the core encrypts before it sends them. A message that is sent as one such part, its header
@@ -82,6 +84,8 @@ class BlockingStream:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
         self._head = bytearray(framing.HEADER.size)
+        # Bytes of the next header that have come before it is read.
+        self._begun = 0
         self._memory: memoryview | None = None
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
         self._socket = sock
@@ -171,10 +175,30 @@ class BlockingStream:
             if is_of_system(error):
                 raise broken(error, self.peer) from None
             reason = f"no whole frame came in {self._timeout} s"
-            raise TimeoutFault({self.peer}, "receive", reason) from None
+            raise TimeoutFault({self.peer}, RECEIVE, reason) from None
         except OSError as error:
             raise broken(error, self.peer) from None
         return message
+
+    def has_begun(self) -> bool:
+        """Tell whether the next message or the connection's end has begun to come; never waits.
+
+        No other thread may be reading.
+        """
+        try:
+            if not self._begun:
+                # Not of the socket alone: what came with the last message waits in the core.
+                self._begun, ended = self._tls.receive(self._socket.fileno(), _octets(self._head), 0)
+                return ended or self._begun > 0
+        except OSError:
+            # Reading tells what happened.
+            pass
+        return True
+
+    def watch(self, ready: select.poll) -> float:
+        """Let `ready` wait for bytes of the peer too; return the time limit in seconds for one message."""
+        ready.register(self._socket, select.POLLIN)
+        return self._timeout
 
     def wait(self, seconds: float) -> None:
         """Set the time limit, in seconds, for later waits for the peer; nothing is waited for now."""
@@ -269,13 +293,14 @@ class BlockingStream:
 
     def _header(self) -> tuple[int, int]:
         """Read a frame's header; return (bytes of the message from this frame on, the frame's kind)."""
-        self._fill(self._head)
+        begun, self._begun = self._begun, 0
+        self._fill(self._head, begun)
         total, kind = framing.HEADER.unpack(self._head)
         return total, kind
 
-    def _fill(self, view: Buffer) -> None:
-        """Fill `view` with decrypted bytes; TimeoutError if the peer is late, ChannelClosed at the end."""
-        target, limit, have = _octets(view), None, 0
+    def _fill(self, view: Buffer, have: int = 0) -> None:
+        """Fill `view` after its first `have` bytes; TimeoutError if late, ChannelClosed at the end."""
+        target, limit = _octets(view), None
         while True:
             have, ended = self._tls.receive(self._socket.fileno(), target, have)
             if have == len(target):
@@ -404,6 +429,14 @@ class BlockingChannel:
         self._awaited -= 1
         return self._take(self._messages.get(), limit)
 
+    def has_begun(self) -> bool:
+        """Tell whether `receive` would find the begin of a message or the connection's end; never waits."""
+        return self._awaited > 0 or self._end is not None or self._stream.has_begun()
+
+    def watch(self, ready: select.poll) -> float:
+        """Let `ready` wait for bytes of the peer too; return the time limit in seconds for one message."""
+        return self._stream.watch(ready)
+
     def _take(self, message: memoryview | SmpcError, limit: int) -> memoryview:
         """Count and return a received message; raise its error, or PeerFault above `limit` bytes."""
         if isinstance(message, SmpcError):
@@ -519,6 +552,23 @@ class BlockingChannel:
         """Wait a short time for the peer to close the connection; do nothing after an error."""
         if self._error is None:
             self._stream.drain()
+
+
+def await_any(channels: Sequence[BlockingChannel], limits: int) -> None:
+    """Wait until one of the peers begins a message or its connection ends; take nothing from any channel.
+
+    `limits`: the time for that, as a multiple of the longest time limit for one message. Raises TimeoutFault
+    that names all peers.
+    """
+    ready = select.poll()
+    seconds = limits * max(channel.watch(ready) for channel in channels)
+    limit = _Limit(seconds)
+    try:
+        while not any(channel.has_begun() for channel in channels):
+            limit.wait(ready)
+    except TimeoutError:
+        peers = {channel.peer for channel in channels}
+        raise TimeoutFault(peers, RECEIVE, f"nothing came in {seconds} s") from None
 
 
 def _octets(buffer: Buffer) -> NDArray[np.uint8]:

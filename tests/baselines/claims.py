@@ -287,6 +287,17 @@ def evaluations() -> Stated:
     for learner in learners:
         parameters = PairwiseParameters("add32", "alice", "bob", output=learner, security="malicious")
         yield f"circuit, malicious, to {learner}", active_privacy(parameters)
+    for copies in (2, 0):
+        parameters = PairwiseParameters(
+            "kendall_tau32_laplace",
+            "alice",
+            "bob",
+            random_inputs=[2, 5],
+            covert=copies,
+            security="covert" if copies else "malicious",
+        )
+        claim = evaluation.privacy_of(parameters, 1, 0) if copies else active_privacy(parameters)
+        yield f"circuit with coins, {parameters.security}", claim
 
 
 def reports() -> Stated:

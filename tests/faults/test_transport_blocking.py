@@ -28,7 +28,7 @@ from smpc_dp.identity.roster import Roster
 from smpc_dp.session.session_file import Timeouts
 from smpc_dp.transport import blocking, handshake
 from smpc_dp.transport import connect as connecting
-from smpc_dp.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt
+from smpc_dp.transport.blocking import DEPTH, SEND_BYTES, BlockingChannel, Halt, await_any
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.framing import DATA, HEADER, MAX_FRAME
@@ -150,6 +150,53 @@ def test_a_silent_peer_is_named(pair: tuple[BlockingChannel, BlockingChannel]) -
         pair[0].receive(100)
     with pytest.raises(TimeoutFault, match="evaluator"):
         pair[0].send([b"too late"])
+
+
+def test_a_wait_for_any_message_ends_with_what_came_beside_the_last_one(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    garbler, evaluator = pair
+    garbler.send([b"one"])
+    garbler.send([b"two"])
+    # Both are in the socket, and leave it together.
+    while (
+        len(evaluator._stream._socket.recv(1 << 10, socket.MSG_PEEK)) < len("onetwo") + 2 * HEADER.size + 34
+    ):
+        time.sleep(0.01)
+    assert bytes(evaluator.receive(3)) == b"one"
+    for _ in range(2):
+        await_any([evaluator], 1)
+    assert bytes(evaluator.receive(3)) == b"two"
+
+
+def test_a_wait_for_any_message_takes_nothing_of_it(pair: tuple[BlockingChannel, BlockingChannel]) -> None:
+    garbler, evaluator = pair
+    message = secrets.token_bytes(MAX_FRAME + 5)
+    garbler.send([message])
+    await_any([evaluator], 1)
+    assert bytes(evaluator.receive(len(message))) == message
+
+
+def test_a_wait_for_any_message_names_all_that_are_silent(
+    pair: tuple[BlockingChannel, BlockingChannel],
+) -> None:
+    _, evaluator = pair
+    with pytest.raises(TimeoutFault, match=r"garbler \(nothing came in 2.0 s\)"):
+        await_any([evaluator], 2)
+
+
+@pytest.mark.parametrize("how", ["close", "cut"])
+def test_a_wait_for_any_message_ends_with_a_connection(
+    pair: tuple[BlockingChannel, BlockingChannel], how: str
+) -> None:
+    garbler, evaluator = pair
+    evaluator._stream.wait(7200.0)
+    with ThreadPoolExecutor(1) as pool:
+        ending = pool.submit(garbler.close if how == "close" else garbler._stream.cut)
+        await_any([evaluator], 1)
+        with pytest.raises(ChannelClosed):
+            evaluator.receive(1)
+        ending.result()
 
 
 def test_an_absent_peer_is_named(tmp_path: Path) -> None:

@@ -156,6 +156,26 @@ def test_every_message_is_the_twins(kernel: str | None, instances: int) -> None:
             assert sides[1 - u].expected(chi, other) != own
 
 
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_sums_of_labels_are_those_of_each_bit(count: int) -> None:
+    random = np.random.default_rng(46)
+    labels = random.integers(0, 256, (count, 16), np.uint8)
+    weights = random.integers(0, 1 << 64, count, np.uint64)
+    sums = _core.active_sums(labels.reshape(-1), weights).reshape(64, 16)
+    for bit in range(64):
+        chosen = labels[(weights >> np.uint64(bit) & np.uint64(1)).astype(bool)]
+        assert sums[bit].tolist() == np.bitwise_xor.reduce(chosen, axis=0).tolist()
+
+
+def test_a_sum_of_many_bits_is_that_of_each_weight() -> None:
+    # More than go through the cache together, and not a multiple of them.
+    count = 40_001
+    bits = np.random.default_rng(46).integers(0, 2, count, np.uint8)
+    weights = coefficients(bytes(32), count)
+    expected = int(np.bitwise_xor.reduce(weights[bits == 1]))
+    assert int.from_bytes(sum_of(bits, np.zeros(64, np.uint8), weights), "little") == expected
+
+
 def test_arguments_of_other_lengths_are_refused() -> None:
     zeros = [np.zeros(n, np.uint8) for n in (3, 48, 48)]
 
@@ -171,6 +191,8 @@ def test_arguments_of_other_lengths_are_refused() -> None:
     begin(*zeros)
     with pytest.raises(ValueError, match="4 bits from number 0"):
         begin(np.zeros(4, np.uint8), *zeros[1:])
+    with pytest.raises(ValueError, match="labels: 48 bytes, not 16"):
+        _core.active_sums(zeros[1], np.zeros(1, np.uint64))
     with pytest.raises(ValueError, match="leaky triples, MACs: 32 bytes, not 48"):
         begin(zeros[0], np.zeros(32, np.uint8), zeros[2])
     with pytest.raises(ValueError, match="not all 0 or 1"):

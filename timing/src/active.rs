@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use smpc_core::active::{Evaluator, Garbler, Given, Leaky, Masks, Openings, Shared, Side, Triples};
+use smpc_core::active::{
+    Evaluator, Garbler, Given, Leaky, Masks, Openings, Shared, Side, Triples, label_sums,
+};
 use smpc_core::garble::{AND, Circuit, Gate, INV, Kernel, XOR};
 
 use crate::ot::Publish;
@@ -72,6 +74,8 @@ fn masks(secret: &[u8], side: Side, kernel: Kernel, publish: Publish<'_>) -> (Ma
     opened(&sums, &mut all, publish);
     masks.multiply(&triples, sums.bits());
     opened(&masks.open_outputs(), &mut all, publish);
+    let weights: Vec<u64> = (0..BITS as u64).map(|number| number << 56 | 0x3c).collect();
+    all.extend(label_sums(macs, &weights).as_flattened());
     (masks, all)
 }
 

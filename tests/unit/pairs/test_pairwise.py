@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from smpc_dp.capabilities.pairs.active.plan import plan_evaluation
 from smpc_dp.capabilities.pairs.circuits.builder import Builder
 from smpc_dp.capabilities.pairs.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.capabilities.pairs.garbled import plan as planning
@@ -178,6 +181,23 @@ def test_more_transfers_than_one_setup_has_are_refused() -> None:
     assert plan_of(circuit, 1 << 29).transfer_rows > 1 << 35
     with pytest.raises(ConfigError, match=r"instances: 4294967296 of 64 bits .* one setup has 68719476736"):
         plan_of(circuit, 1 << 32)
+
+
+def test_the_error_for_too_many_transfers_says_how_many_instances_fit() -> None:
+    circuit = find("add64").build()
+    base = PairwiseParameters("add64", "alice", "bob")
+    for parameters, need in (
+        (base, "64 bits of the evaluator"),
+        (replace(base, mode="unique", security="malicious"), "63 AND gates and 128 bits of inputs"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            plan_evaluation(circuit, replace(parameters, instances=1 << 32))
+        assert f"4294967296 of {need} need " in str(caught.value)
+        (most,) = map(int, re.findall(r"enough for (\d+) instances", str(caught.value)))
+        plan = plan_evaluation(circuit, replace(parameters, instances=most))
+        more = most + 2 * next(plan.blocks()).count
+        with pytest.raises(ConfigError, match="indices of transfers"):
+            plan_evaluation(circuit, replace(parameters, instances=more))
 
 
 def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from smpc_dp.capabilities.pairs.active.claims import active_privacy
 from smpc_dp.capabilities.pairs.active.messages import CHI, OPENED, SHARES, ActiveHello, Chi, Opened, Shares
 from smpc_dp.capabilities.pairs.active.role import ActiveRole
+from smpc_dp.capabilities.pairs.active.traffic import rounds_of
 from smpc_dp.capabilities.pairs.garbled.effects import Effects
 from smpc_dp.capabilities.pairs.garbled.messages import NONCE_BYTES
 from smpc_dp.capabilities.pairs.garbled.participant import EVALUATOR, GARBLER, Evaluated
@@ -28,8 +29,11 @@ class ActiveAggregatorRole(ActiveRole):
         self.step = "outputs"
         names = (self._garbler, self._evaluator)
         shares, transcripts = [], []
+        # The sides send nothing here before they have exchanged all that is theirs.
+        rounds = rounds_of(self._plan)
         for name in names:
-            message = yield from self._take(name, SHARES, Shares)
+            message = yield from self._take(name, SHARES, Shares, rounds=rounds)
+            rounds = 0
             shares.append(self._unsealed(name, message))
             transcripts.append(message.transcript)
         self._require(transcripts[EVALUATOR], transcripts[GARBLER])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smpc_dp.capabilities.pairs.garbled.claims import outputs_limit
 from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters
 from smpc_dp.engine.result import Claim, Privacy
 from smpc_dp.privacy.named_sentences import NamedSentences
@@ -28,11 +29,8 @@ def active_privacy(parameters: PairwiseParameters) -> Privacy:
         ),
         premises=NamedSentences.of(computational=COMPUTATIONAL),
         limits=NamedSentences.of(
-            outputs="what the outputs themselves tell about the inputs: they are exact, without differential "
-            "privacy",
-            attempts="each attempt counts, failed or not, with the epsilon of the circuit's noise and a "
-            f"delta of 2^-{STATISTICAL_BITS}: a side that has its output can stop, and a further attempt "
-            "gives it one with new noise",
+            outputs=outputs_limit(parameters),
+            attempts=_attempts(parameters),
             stopping="either side can stop the run, and a failure names nobody; with output to both the "
             "evaluator learns the output first",
             aggregator=f"what the aggregator reports, if it colludes with '{garbler}' or '{evaluator}': it "
@@ -41,3 +39,18 @@ def active_privacy(parameters: PairwiseParameters) -> Privacy:
             else None,
         ),
     ).privacy()
+
+
+def _attempts(parameters: PairwiseParameters) -> str:
+    """Return the limit of a privacy claim on repeated attempts; with coins it speaks of noise and delta."""
+    if not parameters.random_inputs:
+        return (
+            "each attempt counts, failed or not: a side that has its output can stop, and a further attempt "
+            "gives it an output for other inputs of its choice, and another chance of "
+            f"2^-{STATISTICAL_BITS} to cheat"
+        )
+    return (
+        "each attempt counts, failed or not, with the epsilon of the noise that the circuit makes of its "
+        f"coins, if it makes any, and a delta of 2^-{STATISTICAL_BITS}: a side that has its output can stop, "
+        "and a further attempt gives it one with new coins; no ledger counts the attempts of an evaluation"
+    )

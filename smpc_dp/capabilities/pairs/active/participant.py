@@ -470,7 +470,7 @@ class ActiveParticipant(ActiveRole):
         packed = pack_bits(outputs.shares) + pack_bits(self._hiding.bits)
         sealed = seal(key, packed, context, self._randomness)
         yield self._control(aggregator, SHARES, Shares(self._value(), sealed))
-        chi = (yield from self._take(aggregator, CHI, Chi)).chi
+        chi = (yield from self._take_of_aggregator(CHI, Chi)).chi
         opening, macs = outputs.opening(chi)
         yield self._control(peer, OPENING, Opening(chi, opening, self._chi_digest(self._side, chi, macs)))
         theirs = yield from self._take(peer, OPENING, Opening)

@@ -102,20 +102,32 @@ class ActivePlan(Plan):
     def rows(self) -> tuple[int, int]:
         """Numbers of transfers, padding included, of (the setup where the garbler sends, the other)."""
 
-        def rows_of_block(count: int, choosing: int) -> int:
-            triples = (rows_of_transfers(LEAKY_BITS * group.leaky) for group in self._groups_of(count))
-            return sum(triples) + rows_of_masks(count, choosing, 0)
-
         def rows_of_masks(count: int, choosing: int, hiding: int) -> int:
             return rows_of_transfers(self._mask_count(choosing, count) + hiding)
 
         def rows_of_all(choosing: int) -> int:
             last = self.parameters.instances % self._block_size() or self._block_size()
             more = rows_of_masks(last, choosing, self._hiding) - rows_of_masks(last, choosing, 0)
-            return self._of_all(partial(rows_of_block, choosing=choosing)) + more
+            return self._of_all(partial(self._rows_of, choosing)) + more
 
         # In the garbler's setup the evaluator chooses.
         return rows_of_all(EVALUATOR), rows_of_all(GARBLER)
+
+    def _rows_of(self, choosing: int, count: int) -> int:
+        """Return the number of transfers of a block of `count` instances that a side chooses in, padded."""
+        triples = (rows_of_transfers(LEAKY_BITS * group.leaky) for group in self._groups_of(count))
+        return sum(triples) + rows_of_transfers(self._mask_count(choosing, count))
+
+    @property
+    def _transferred(self) -> str:
+        """What takes indices of transfers in each instance, for an error."""
+        return f"{self.ands} AND gates and {self.circuit.n_inputs} bits of inputs"
+
+    @property
+    def _block_rows(self) -> int:
+        """The greatest number of indices of one setup that a whole block takes, padding included."""
+        each = (self._rows_of(side, self._block_size()) for side in (GARBLER, EVALUATOR))
+        return max(each) + rows_of_transfers(self._hiding)
 
     @cached_property
     def transfer_rows(self) -> int:

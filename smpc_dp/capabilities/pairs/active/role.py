@@ -17,7 +17,7 @@ from smpc_dp.wire.abort import ABORT, Abort
 
 def evaluation_failure() -> VerificationError:
     """Return the error for any failed check: it blames nobody, and its reason depends on no wire."""
-    reason = "the evaluation failed: one of the members deviated, or what they sent was changed"
+    reason = "the evaluation failed: one of the members deviated or was lost, or what they sent was changed"
     return VerificationError(reason, Check.EVALUATION_FAILED, code=Code.EVALUATION)
 
 

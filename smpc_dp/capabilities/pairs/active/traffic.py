@@ -45,7 +45,12 @@ def traffic_of(plan: ActivePlan, aggregator: str = "") -> Traffic:
 
     `aggregator`: its name, if it learns the output. A later evaluation has neither setups nor their rounds.
     """
-    return Traffic(_ByteCounter(plan, aggregator).sent(), _ChainCounter(plan).longest())
+    return Traffic(_ByteCounter(plan, aggregator).sent(), rounds_of(plan))
+
+
+def rounds_of(plan: ActivePlan) -> int:
+    """Return the half round trips of a first evaluation: messages of the longest chain, one after another."""
+    return _ChainCounter(plan).longest()
 
 
 class _ChainCounter:

@@ -50,7 +50,10 @@ def run(
     ] = None,
     output: Annotated[Output, typer.Option(help="Who learns the output.")] = "both",
     mode: Annotated[
-        Mode | None, typer.Option(help="Garbling keys: shared by a tile of instances (default), or unique.")
+        Mode | None,
+        typer.Option(
+            help="Garbling keys: shared by a tile of instances (default), or unique (always if malicious)."
+        ),
     ] = None,
     security: Annotated[
         Security, typer.Option(help="Garbler that it is secure against; the evaluator may be malicious.")

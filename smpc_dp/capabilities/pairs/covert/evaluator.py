@@ -261,6 +261,6 @@ class CovertEvaluatorRole(EvaluatorRole, Streams):
             sealed = self._seal_labels(active, block)
             forwarded = ForwardedLabels(envelope.body, envelope.signature, closed, value, sealed)
             yield self._control(aggregator, LABELS, forwarded)
-            receipt = yield from self._take(aggregator, RECEIPT, Receipt)
+            receipt = yield from self._take_of_aggregator(RECEIPT, Receipt)
             self._check_value(aggregator, receipt.transcript)
         return self._evaluated(learned, value)

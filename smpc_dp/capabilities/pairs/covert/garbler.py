@@ -154,6 +154,6 @@ class CovertGarblerRole(GarblerRole, Streams):
             sealed = seal(key, opening + content, context, self._randomness)
             hashes = OpenedHashes(opened.body, opened.signature, value, sealed)
             yield self._control(aggregator, HASHES, hashes)
-            receipt = yield from self._take(aggregator, RECEIPT, Receipt)
+            receipt = yield from self._take_of_aggregator(RECEIPT, Receipt)
             self._check_value(aggregator, receipt.transcript)
         return self._evaluated(learned, value)

@@ -35,11 +35,21 @@ def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Pri
         ),
         limits=NamedSentences.of(
             garbler=_malicious_garbler(parameters),
-            outputs="what the outputs themselves tell about the inputs: they are exact, without differential "
-            "privacy",
+            outputs=outputs_limit(parameters),
             stopping="either side can stop the run; with output to both the garbler learns the output first",
         ),
     ).privacy()
+
+
+def outputs_limit(parameters: PairwiseParameters) -> str:
+    """Return the limit of a privacy claim on outputs: exact, or of coins whose use nobody has checked."""
+    subject = "what the outputs themselves tell about the inputs"
+    if not parameters.random_inputs:
+        return f"{subject}: they are exact, without differential privacy"
+    return (
+        f"{subject}: they depend on coins that the protocol draws, but whether the circuit makes noise of "
+        "these, and how much privacy that gives, is not checked"
+    )
 
 
 def _garbler(parameters: PairwiseParameters) -> str:

@@ -34,11 +34,17 @@ class Receive:
     After it `ahead` more come from the same sender, of at most `limit` bytes each, whose turn does not end
     before: unless the run fails, nothing but what we send meanwhile is needed for them. A message is used
     before the next one is asked for.
+
+    `rounds`: the others may first exchange as many messages one after the other, each with the time limit of
+    one, before any of them sends this member something. `awaited`: members whose messages the sender itself
+    waits for; if it is silent they may be.
     """
 
     sender: str
     limit: int
     ahead: int = 0
+    rounds: int = 0
+    awaited: tuple[str, ...] = ()
 
 
 Effect = Send | Receive

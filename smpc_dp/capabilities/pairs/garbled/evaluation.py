@@ -34,7 +34,8 @@ _WORD = 64
 class PairwiseEvidence:
     """Hashes, names and version that bind a two-party result to the run that computed it.
 
-    `circuit` is the circuit's digest, `transcript` the hash of labels and tables that both have signed.
+    `circuit` is the circuit's digest, `transcript` the hash of labels and tables, signed by both; in a
+    malicious evaluation by the garbler alone, unless an aggregator learns the output.
     """
 
     protocol: str

@@ -116,7 +116,7 @@ class EvaluatorRole(Participant):
             self._check_block(self._garbler, block.number, decode.block)
             outputs.append(self._decode(decode, packed, block))
         if to == "aggregator":
-            receipt = yield from self._take(self._context.aggregator, RECEIPT, Receipt)
+            receipt = yield from self._take_of_aggregator(RECEIPT, Receipt)
             self._check_value(self._context.aggregator, receipt.transcript)
         learned = rows_of(np.concatenate(outputs, axis=1), plan.circuit.outputs) if outputs else None
         return self._evaluated(learned, value)

@@ -139,7 +139,7 @@ class GarblerRole(Participant):
         for decode in held:
             yield self._control(self._evaluator, DECODE, decode)
         if to == "aggregator":
-            receipt = yield from self._take(self._context.aggregator, RECEIPT, Receipt)
+            receipt = yield from self._take_of_aggregator(RECEIPT, Receipt)
             self._check_value(self._context.aggregator, receipt.transcript)
         learned = rows_of(np.concatenate(outputs, axis=1), plan.circuit.outputs) if outputs else None
         return self._evaluated(learned, value)

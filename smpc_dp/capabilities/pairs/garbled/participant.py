@@ -60,7 +60,8 @@ class Evaluated:
     """Result of a role in a two-party evaluation: its packed outputs, if learned, and the run's hashes.
 
     `outputs` has one array for each output value of the circuit, packed as by `circuits.circuit.pack`, or is
-    None for a role that does not learn them. `transcript` is the last hash that both have signed.
+    None for a role that does not learn them. `transcript` is the last hash that both have signed; in a
+    malicious evaluation without an aggregator the garbler alone signs it, and the evaluator compares.
     """
 
     outputs: list[Rows] | None
@@ -167,10 +168,20 @@ class Participant:
         (envelope,) = self._context.write(self._identity, run_id, step, [to], message)
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
-    def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
-        """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault."""
-        data = yield Receive(sender, MAX_CONTROL)
+    def _take(
+        self, sender: str, step: str, kind: type[M], *, rounds: int = 0, awaited: Sequence[str] = ()
+    ) -> Effects[M]:
+        """Wait for a sender's signed message of a step; return it decoded as `kind`, or raise PeerFault.
+
+        `rounds` and `awaited`: as of `Receive`.
+        """
+        data = yield Receive(sender, MAX_CONTROL, rounds=rounds, awaited=tuple(awaited))
         return self._open(data, sender, step, kind)
+
+    def _take_of_aggregator(self, step: str, kind: type[M]) -> Effects[M]:
+        """Wait for the aggregator's signed message of a step, which needs a message of the other side."""
+        awaited = [name for name in (self._garbler, self._evaluator) if name != self.name]
+        return self._take(self._context.aggregator, step, kind, awaited=awaited)
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
         """Decode a signed message; raise PeerFault for a wrong receiver, signature or step."""

@@ -96,9 +96,9 @@ class Plan:
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
         if (rows := self.transfer_rows) > MAX_INDEX:
-            bits = self.width(self.evaluator_values)
-            requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
-            reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            fitting = MAX_INDEX // self._block_rows * self._block_size()
+            requested = f"{self.parameters.instances} of {self._transferred} need {rows} indices of transfers"
+            reason = f"{requested}, one setup has {MAX_INDEX}: enough for {fitting} instances"
             raise ConfigError.at("instances", reason, ConfigCheck.TOO_LARGE)
 
     def _check_covert(self) -> None:
@@ -166,6 +166,16 @@ class Plan:
         full, rest = divmod(self.parameters.instances, self._block_size())
         width = self.width(self.evaluator_values)
         return full * rows_of_transfers(width * self._block_size()) + rows_of_transfers(width * rest)
+
+    @property
+    def _transferred(self) -> str:
+        """What takes indices of transfers in each instance, for an error."""
+        return f"{self.width(self.evaluator_values)} bits of the evaluator"
+
+    @property
+    def _block_rows(self) -> int:
+        """The greatest number of indices of one setup that a whole block takes, padding included."""
+        return rows_of_transfers(self.width(self.evaluator_values) * self._block_size())
 
     @property
     def most_instances(self) -> int:

@@ -8,14 +8,14 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
 from smpc_dp.capabilities.pairs.active.plan import plan_evaluation
-from smpc_dp.capabilities.pairs.garbled.effects import Buffer, Send
+from smpc_dp.capabilities.pairs.garbled.effects import Buffer, Receive, Send
 from smpc_dp.capabilities.pairs.garbled.messages import PAIRWISE, VERSION
 from smpc_dp.capabilities.pairs.garbled.params import PairwiseParameters, load_circuit
 from smpc_dp.capabilities.pairs.garbled.participant import Evaluated, Participant
@@ -40,7 +40,7 @@ from smpc_dp.session.member import CERTIFICATES, default_key, load_identity
 from smpc_dp.session.session_file import SessionFile, Timeouts, load_session, write_session
 from smpc_dp.session.tasks import checked_for
 from smpc_dp.session.threads import start_in_thread
-from smpc_dp.transport.blocking import BlockingChannel
+from smpc_dp.transport.blocking import RECEIVE, BlockingChannel, await_any
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.connect import accept_blocking, dial_blocking, listen_at_own_address
 from smpc_dp.transport.endpoint import Endpoint
@@ -231,7 +231,8 @@ def evaluate(
             convictions.check(peer.name)
     channels = member.connect()
     try:
-        return drive(role, channels, on_step, _unchanged if convictions is None else convictions.keep)
+        keep = _unchanged if convictions is None else convictions.keep
+        return drive(role, channels, on_step, keep, partial(await_any, list(channels.values())))
     finally:
         for channel in channels.values():
             channel.close()
@@ -272,11 +273,13 @@ def drive(
     channels: Mapping[str, Conduit],
     on_step: Callable[[str], None] = lambda _step: None,
     keep: Keep = _unchanged,
+    wait: Callable[[int], None] = lambda _rounds: None,
 ) -> Report:
     """Run a role over open channels to its end, and return its report; on an error tell others, and raise.
 
     Roles may be driven in turn over the same channels; `Report` counts the bytes of all. A role that may
-    convict its partner needs a `keep` that stores the certificate.
+    convict its partner needs a `keep` that stores the certificate. `wait` waits until any channel has
+    something, for the time of so many messages: needed by an aggregator whose parties exchange many first.
     """
     keep_freed_memory()
     began = time.perf_counter()
@@ -295,7 +298,9 @@ def drive(
             if isinstance(effect, Send):
                 channels[effect.to].send(effect.parts)
             else:
-                answer = channels[effect.sender].receive(effect.limit, effect.ahead)
+                if effect.rounds:
+                    wait(effect.rounds)
+                answer = _receive(channels[effect.sender], effect)
     except StopIteration as stop:
         evaluated: Evaluated = stop.value
     except SmpcError as error:
@@ -316,6 +321,18 @@ def drive(
     sent = sum(channel.bytes_sent for channel in channels.values())
     received = sum(channel.bytes_received for channel in channels.values())
     return Report(evaluated, steps, sent, received)
+
+
+def _receive(channel: Conduit, effect: Receive) -> Buffer:
+    """Return the message that a role waits for; a TimeoutFault names those too for whom its sender waits."""
+    try:
+        return channel.receive(effect.limit, effect.ahead)
+    except TimeoutFault as error:
+        if not effect.awaited or error.step != RECEIVE:
+            raise
+        who = sorted({effect.sender, *effect.awaited})
+        reason = f"nothing came from {effect.sender}, which waits for others; who is silent is not known"
+        raise TimeoutFault(who, error.step, reason) from None
 
 
 def keep_freed_memory() -> None:
