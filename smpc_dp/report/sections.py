@@ -29,7 +29,8 @@ ABOUT_INTERVALS = (
     "Low and high are about the noise alone, not about how the data were sampled; those of the population "
     "are about both, for rows that are independent draws from it."
 )
-# What an estimate says about a population, with the headings of its columns.
+# What an estimate says about the noise, and about a population, with the headings of its columns.
+OF_NOISE = {"standard_error": "standard error of the noise", "low": "low", "high": "high"}
 OF_POPULATION = {
     "sampling_error": "sampling error",
     "population_low": "population, low",
@@ -141,6 +142,15 @@ def _noise_note(result: Json, interval: tuple[float, float] | None) -> str:
     return note
 
 
+def number_headings(estimates: Sequence[Json], *, exact: bool) -> dict[str, str]:
+    """Return the keys of the numbers that a table of these estimates shows, with their columns' headings.
+
+    `exact`: whether there is no noise. What is about a population is shown where one of them has a number.
+    """
+    known = [key for key in OF_POPULATION if any(one[key] is not None for one in estimates)]
+    return {"value": "value", **({} if exact else OF_NOISE), **{key: OF_POPULATION[key] for key in known}}
+
+
 def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Section]:
     """Return a report's section on statistics of records: a table of each, with a chart of its intervals.
 
@@ -148,14 +158,11 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
     """
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
-    noise = () if exact else ("standard_error", "low", "high")
-    known = [key for key in OF_POPULATION if any(one[key] is not None for one in estimates)]
-    numbers = ("value", *noise, *known)
+    numbers = number_headings(estimates, exact=exact)
     distributions = {one["noise"] for one in estimates}
-    headings = {"standard_error": "standard error of the noise", **OF_POPULATION}
     columns = (
         ("statistic", TEXT),
-        *((headings.get(key, key), NUMBER) for key in numbers),
+        *((heading, NUMBER) for heading in numbers.values()),
         ("unit", TEXT),
         *([("noise", TEXT)] if "laplace" in distributions else []),
         ("note", TEXT),
