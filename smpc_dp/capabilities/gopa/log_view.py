@@ -9,15 +9,17 @@ from typing import Any, ClassVar
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.errors import printable
 from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_page import MOST_VALUES, listed
 from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
-from smpc_dp.report.pages import short
 from smpc_dp.report.sections import ABOUT_INTERVALS, LONG, NUMBER, TEXT, number, number_headings
 from smpc_dp.report.texts import follow_up_lines
 
 # Rows of answers about records on the first page.
 MOST_ANSWERS = 100
+# Characters of an answer's name, whose middle is left out if it is longer: names differ at their ends.
+MOST_NAME = 200
 
 
 class VerifiableView(LogView):
@@ -121,4 +123,5 @@ def _answers(answers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(name: str, one: Mapping[str, Any], numbers: Iterable[str]) -> list[str]:
     """Return the table row of an answer about records: its name, these numbers, unit and note."""
-    return [short(name), *(number(one[key]) for key in numbers), short(one["unit"]), one["note"]]
+    cells = (number(one[key]) for key in numbers)
+    return [printable(name, MOST_NAME), *cells, printable(one["unit"], MOST_NAME), one["note"]]

@@ -588,3 +588,14 @@ def test_answers_about_records_have_what_they_say_about_a_population(
     assert "Low and high are about the noise alone" in text
     assert "those of the population are about both" in text
     assert "for robust sampling errors ask next: sandwich(y ~ x, [0.5], [0.25], [1], 3, 17)" in text
+
+
+def test_long_names_of_answers_keep_their_ends(ended: LogPageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "odds_ratio(" + "e" * 60 + ") by drug"
+    names = [question + f": {part}" for part in ("treated", "control")]
+    both = [an_answer(statistic=question, name=name, cell={}) for name in names]
+    endless = [an_answer(statistic="x" * 300_000, name=f"{'x' * 300_000}{end}", cell={}) for end in "ab"]
+    text = shown_answers(ended, monkeypatch, *both, *endless)
+    assert all(f"{name}1945.82" in text for name in names)
+    assert all("x" * 60 + end + "1945.82" in text for end in "ab")
+    assert len(text) < 20_000
