@@ -12,7 +12,7 @@ from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.table1 import printed
-from smpc_dp.report.texts import follow_up_lines, without_numbers
+from smpc_dp.report.texts import AT_MOST, LEAST_P_VALUE, follow_up_lines, without_numbers
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import PAIRS_COVERED, rounded
 
@@ -44,6 +44,12 @@ def number(value: float | int | None, digits: int = 6) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def number_of(one: Json, key: str) -> str:
+    """Format a number of an estimate; a p-value that is not above the least one as at most that."""
+    value = one[key]
+    return AT_MOST if key == "p_value" and value is not None and value <= LEAST_P_VALUE else number(value)
 
 
 def amount(size: int) -> str:
@@ -217,7 +223,7 @@ def _estimated(one: Json, key: str) -> str:
     """Format a number of an estimate; counts are rounded to integers."""
     value = one[key]
     if value is None or one["unit"] != ROWS or key not in WHOLE or not math.isfinite(value):
-        return number(value)
+        return number_of(one, key)
     return number(max(0, WHOLE[key](value)))
 
 

@@ -13,7 +13,7 @@ from smpc_dp.errors import printable
 from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_page import MOST_VALUES, listed
 from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
-from smpc_dp.report.sections import ABOUT_INTERVALS, LONG, NUMBER, TEXT, number, number_headings
+from smpc_dp.report.sections import ABOUT_INTERVALS, LONG, NUMBER, TEXT, number_headings, number_of
 from smpc_dp.report.texts import follow_up_lines
 
 # Rows of answers about records on the first page.
@@ -123,5 +123,5 @@ def _answers(answers: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(name: str, one: Mapping[str, Any], numbers: Iterable[str]) -> list[str]:
     """Return the table row of an answer about records: its name, these numbers, unit and note."""
-    cells = (number(one[key]) for key in numbers)
+    cells = (number_of(one, key) for key in numbers)
     return [printable(name, MOST_NAME), *cells, printable(one["unit"], MOST_NAME), one["note"]]
