@@ -184,6 +184,29 @@ def test_a_table_of_groups_is_printed_as_one_and_stored_in_parts() -> None:
     assert [list(row) for row in table.rows] == made[2:7]
 
 
+@pytest.mark.parametrize(
+    ("of_mean", "of_variance", "cell", "notes"),
+    [
+        ("", NEAR_ZERO, "[1]", [f"of the variance: {NEAR_ZERO}"]),
+        (NEAR_ZERO, "", "[1]", [NEAR_ZERO]),
+        (PROJECTED, NEAR_ZERO, "[1] [2]", [PROJECTED, f"of the variance: {NEAR_ZERO}"]),
+        (WITHIN_NOISE, WITHIN_NOISE, "[1]", [WITHIN_NOISE]),
+        ("", "sampling error by normal theory", "", []),
+    ],
+)
+def test_a_note_of_a_variance_in_a_table_of_groups_says_so(
+    of_mean: str, of_variance: str, cell: str, notes: list[str]
+) -> None:
+    given = {"count": "", "mean(age)": of_mean, "variance(age)": of_variance}
+    made = [
+        Estimate.of(Statistic(name, "", part_of="table1(age)"), name, "", INFINITE, value=4.0, note=note)
+        for name, note in given.items()
+    ]
+    lines = estimate_lines([one.to_json() for one in made], exact=False)
+    assert lines[3].split(maxsplit=4) == ["mean", "of", "age", "4", f"(2) {cell}".rstrip()]
+    assert [line.strip() for line in lines[5:]] == [f"[{at}] {note}" for at, note in enumerate(notes, 1)]
+
+
 def test_columns_named_like_rows_of_a_table_of_groups_have_rows_of_their_own() -> None:
     columns = {"rows": COLUMNS["age"], "mean": {"values": ["rows", "b"]}, "variance": {"values": ["c"]}}
     known = read_schema({"columns": columns, "max_rows": 5000})
