@@ -22,7 +22,7 @@ from smpc_dp.records.checks import cells_in, check_binary, check_cells
 from smpc_dp.records.features import Block, Selector, presence, selector
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import Term
+from smpc_dp.records.terms import OF_SCALED, UNCORRELATED, Term
 
 Floats = NDArray[np.float64]
 # Columns of one product, products of a formula, coefficients and cells of all its sums.
@@ -338,7 +338,7 @@ class Design:
 def regression_terms(one: Statistic, schema: Schema) -> list[Term]:
     """Return the planning term of a linear regression: how the noise of each sum enters its error."""
     design = Design(one, schema)
-    assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
+    assumed = f"{OF_SCALED}, in half ranges of {one.columns[0]}; {UNCORRELATED}"
     if design.categories(one.columns):
         assumed += ", and categories of equal size"
     if one.by:
