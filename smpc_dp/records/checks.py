@@ -35,7 +35,7 @@ def check_two_groups(one: Statistic, schema: Schema, where: str) -> None:
     check_survival(one, schema, where)
     if cells_in(one.by[:1], schema) != 2:
         raise ConfigError.at(where, "needs two groups: first 'by' a column of two cells", ConfigCheck.SHAPE)
-    _check_condition(one, schema, where)
+    check_condition(one, one.by[:1], schema, where)
 
 
 def check_cox(one: Statistic, schema: Schema, where: str) -> None:
@@ -47,25 +47,37 @@ def check_cox(one: Statistic, schema: Schema, where: str) -> None:
     for name in one.columns[2:]:
         if cells_in((name,), schema) < 2:
             raise ConfigError.at(where, f"column {name!r} needs two cells at least", ConfigCheck.SHAPE)
+    check_condition(one, one.columns[2:], schema, where)
 
 
 def check_difference(one: Statistic, schema: Schema, where: str) -> None:
     """Raise ConfigError unless a difference of means is asked for between exactly two groups."""
     if len(one.by) != 1 or cells_in(one.by, schema) != 2:
         raise ConfigError.at(where, "needs two groups: 'by' a column of two cells", ConfigCheck.SHAPE)
-    _check_condition(one, schema, where)
+    check_condition(one, one.by, schema, where)
 
 
-def _check_condition(one: Statistic, schema: Schema, where: str) -> None:
-    """Raise ConfigError if a statistic of two groups has a row condition that leaves one of them empty."""
-    name = one.by[0]
-    column = schema.columns[name]
-    starts = range(2) if isinstance(column, Category) else column.thresholds(column.bins)
+def check_condition(
+    one: Statistic, names: Sequence[str], schema: Schema, where: str, least: int | None = None
+) -> None:
+    """Raise ConfigError if a row condition leaves fewer groups by one of these columns than an answer needs.
+
+    `least`: of groups with rows that it needs; None: all.
+    """
     for condition in one.where:
-        # a range that begins in one cell and ends in the other has rows in both
-        cells = {bisect_right(starts, end) for ends in condition.ranges for end in ends}
-        if condition.column == name and len(cells) < 2:
-            reason = f"its condition leaves one group alone of the two by {name!r}"
+        name = condition.column
+        if name not in names:
+            continue
+        column, groups = schema.columns[name], cells_in((name,), schema)
+        starts = range(groups) if isinstance(column, Category) else column.thresholds(column.bins)
+        cells = {
+            cell
+            for low, high in condition.ranges
+            for cell in range(bisect_right(starts, low), bisect_right(starts, high) + 1)
+        }
+        if len(cells) < (least or groups):
+            left = "one group alone" if len(cells) == 1 else f"{len(cells)} groups"
+            reason = f"its condition leaves {left} of the {'two' if groups == 2 else groups} by {name!r}"
             raise ConfigError.at(where, reason, ConfigCheck.SHAPE)
 
 
@@ -83,6 +95,7 @@ def check_independence(one: Statistic, schema: Schema, where: str) -> None:
     if len(cells) != 2 or min(cells) < 2 or math.prod(cells) > MAX_BINS:
         reason = f"needs two columns of two cells at least each, {MAX_BINS} together at most"
         raise ConfigError.at(where, reason, ConfigCheck.SHAPE)
+    check_condition(one, one.columns, schema, where, least=2)
 
 
 def check_binary(column: Number, name: str, where: str) -> None:
@@ -108,10 +121,13 @@ def cells_in(names: Sequence[str], schema: Schema) -> int:
 
 
 def check_levels(one: Statistic, schema: Schema, where: str) -> None:  # noqa: ARG001
-    """Raise ConfigError for quantiles with no levels, or with levels outside (0, 1)."""
+    """Raise ConfigError for quantiles with no levels, with levels outside (0, 1), or with a level twice."""
     if not (one.levels and all(0 < level < 1 for level in one.levels)):
         levels = ", ".join(f"{level:g}" for level in one.levels) or "none"
         raise ConfigError.at(where, f"quantiles must be inside (0, 1), are {levels}", ConfigCheck.RANGE)
+    for index, level in enumerate(one.levels):
+        if level in one.levels[:index]:
+            raise ConfigError.at(where, f"the level {level:g} is there twice", ConfigCheck.DUPLICATE)
 
 
 def check_table(one: Statistic, schema: Schema, where: str) -> None:

@@ -35,6 +35,7 @@ from smpc_dp.records.schema import Number, Schema
 from smpc_dp.records.sensitivity import UP
 from smpc_dp.records.steps import StepNoise, SteppedPlan, read_alone, split_budget
 from smpc_dp.records.table import Integers, Table
+from smpc_dp.records.terms import OF_SCALED, UNCORRELATED
 
 if TYPE_CHECKING:
     from smpc_dp.records.result import Answers
@@ -202,7 +203,7 @@ class FitPlan(SteppedPlan):
         weight = 0.2 if logistic else self.response.upper / 4
         of = "probabilities about 0.3" if logistic else "means a quarter of the upper bound"
         error = None if number is None else self.deviations(present)[0] / (number * weight / 4)
-        assumed = f"{of}; columns that are not correlated, with standard deviations a quarter of their ranges"
+        assumed = f"{OF_SCALED}; {of}; {UNCORRELATED}"
         return [PlannedError(self.statistic.text, error, 1.0, error, number, expected, assumed)]
 
 

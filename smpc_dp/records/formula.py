@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.asked import Product, Reader, Statistic
-from smpc_dp.records.checks import cells_in, check_binary, check_cells
+from smpc_dp.records.checks import cells_in, check_binary, check_cells, check_condition
 from smpc_dp.records.features import Block, Selector, presence, selector
 from smpc_dp.records.schema import Category, Schema
 from smpc_dp.records.table import Integers, Table
-from smpc_dp.records.terms import Term
+from smpc_dp.records.terms import OF_SCALED, UNCORRELATED, Term
 
 Floats = NDArray[np.float64]
 # Columns of one product, products of a formula, coefficients and cells of all its sums.
@@ -110,6 +110,7 @@ def check_linear(one: Statistic, schema: Schema, where: str) -> None:
         reason = f"column {min(twice)!r} is in the formula, and makes groups"
         raise ConfigError.at(where, reason, ConfigCheck.DUPLICATE)
     check_formula(one, schema, where)
+    _check_condition(one, schema, where)
     design = Design(one, schema)
     for product in one.products:
         numbers = design.numbers(product)
@@ -124,6 +125,19 @@ def check_linear(one: Statistic, schema: Schema, where: str) -> None:
     if cells > MAX_DESIGN_CELLS:
         reason = f"{cells} cells of sums, at most {MAX_DESIGN_CELLS}"
         raise ConfigError.at(where, reason, ConfigCheck.TOO_LARGE)
+
+
+def _check_condition(one: Statistic, schema: Schema, where: str) -> None:
+    """Raise ConfigError if a row condition leaves a regressor without a category, or with one number."""
+    names = one.columns[1:]
+    check_condition(
+        one, [name for name in names if isinstance(schema.columns[name], Category)], schema, where
+    )
+    for condition in one.where:
+        (low, _), *_ = condition.ranges
+        if condition.column in names and condition.ranges == ((low, low),):
+            reason = f"its condition leaves one value of {condition.column!r}"
+            raise ConfigError.at(where, reason, ConfigCheck.SHAPE)
 
 
 def check_binary_response(one: Statistic, schema: Schema, where: str) -> None:
@@ -338,7 +352,7 @@ class Design:
 def regression_terms(one: Statistic, schema: Schema) -> list[Term]:
     """Return the planning term of a linear regression: how the noise of each sum enters its error."""
     design = Design(one, schema)
-    assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
+    assumed = f"{OF_SCALED}, in half ranges of {one.columns[0]}; {UNCORRELATED}"
     if design.categories(one.columns):
         assumed += ", and categories of equal size"
     if one.by:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smpc_dp.report.texts import LEAST_P_VALUE
+
 # So many deviations above the threshold of what is shown, the condition changes no digit of normal noise, and
 # of Laplace noise so many above the threshold and half of the interval.
 _CLEAR, _CLEAR_LAPLACE = 10.0, 25.0
@@ -30,7 +32,7 @@ _NODES_OF_TWO, _TAIL_OF_TWO = 150, 25.0
 
 # Of sums of noises: the period and the step of the sum that approximates an integral, where it ends at the
 # latest or its terms are negligible, and the least probability that it gives.
-_PERIOD, _FARTHEST, _NEGLIGIBLE, _LEAST_OUTSIDE = 120.0, 4000.0, -34.0, 1e-10
+_PERIOD, _FARTHEST, _NEGLIGIBLE, _LEAST_OUTSIDE = 120.0, 4000.0, -34.0, LEAST_P_VALUE
 _STEP = 2 * math.pi / _PERIOD
 # The probability beyond which the tails of a sum of noises are not used.
 _KNOWN_OUTSIDE = 1e-8

@@ -448,10 +448,15 @@ def row_issues(schema: Schema, rows: list[int] | None, parties: int) -> list[Con
     if len(rows) != parties:
         reason = f"has {len(rows)} numbers, the roster has {parties} parties"
         return [ConfigIssue("public_rows", reason, ConfigCheck.SHAPE)]
-    if max(rows) > schema.max_rows:
-        reason = f"{max(rows)} is above max_rows = {schema.max_rows}"
-        return [ConfigIssue("public_rows", reason, ConfigCheck.RANGE)]
-    return []
+    return [
+        ConfigIssue(
+            "public_rows",
+            f"{number}, of party {index} of the roster, is above max_rows = {schema.max_rows}",
+            ConfigCheck.RANGE,
+        )
+        for index, number in enumerate(rows, 1)
+        if number > schema.max_rows
+    ]
 
 
 def plan_records(

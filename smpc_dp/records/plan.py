@@ -73,8 +73,8 @@ class PlannedError(PlainStruct, frozen=True):
 
     Attributes:
         text: the answer.
-        standard_error: in the unit of the answer; None where it depends on a number of rows that is not
-            declared.
+        standard_error: in the unit of the answer, or in that which `assumed` states; None where it depends on
+            a number of rows that is not declared.
         range: the declared range of the answer: of one row for counts and sums.
         relative: the standard error over the range, for totals over that of all rows.
         rows: the number of rows that it is stated for, None where it needs none.

@@ -20,7 +20,7 @@ from smpc_dp.records.intervals import INFINITE, Interval, within
 from smpc_dp.records.population import Sampling
 from smpc_dp.records.schema import Schema
 from smpc_dp.report.table1 import table_lines
-from smpc_dp.report.texts import follow_up_lines, without_numbers
+from smpc_dp.report.texts import AT_MOST, LEAST_P_VALUE, follow_up_lines, without_numbers
 
 # Names that are a question themselves: a count, or a statistic of columns.
 _CALL = re.compile(r"count|\w+\([^()]*\)")
@@ -102,7 +102,8 @@ class Estimate(PlainStruct, frozen=True, kw_only=True):
             other, where it is known: apart from the noise, and not in `low` and `high`.
         population_low, population_high: the ends of the interval for noise and sampling together, None where
             there is none, or an end is not bounded.
-        p_value: of a test, the noise included; None of other numbers.
+        p_value: of a test, the noise included; None of other numbers. With Laplace noise 1e-10 is an upper
+            bound: it stands for each smaller one.
         unreconciled: of a count that was made to agree with others the noisy count as it was released; None
             of other numbers.
         unit: what the value is counted in.
@@ -296,7 +297,7 @@ def _estimate_line(one: Mapping[str, Any], name: str, exact: bool) -> str:
         *([f"noise: {', '.join(noise)}"] if noise and not exact else []),
         *([] if sampling is None else [f"sampling: standard error {sampling:.3g}"]),
         *([] if both == [None, None] else [f"both: in [{_shown(both[0])}, {_shown(both[1])}]"]),
-        *([] if tested is None else [f"p = {tested:.3g}"]),
+        *([] if tested is None else [f"p {AT_MOST if tested <= LEAST_P_VALUE else f'= {tested:.3g}'}"]),
     ]
     return "; ".join(parts) + (f" ({one['note']})" if one["note"] else "")
 

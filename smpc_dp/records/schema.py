@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -104,10 +105,13 @@ class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="n
 
     def edge_fault(self, edges: Sequence[float]) -> str | None:
         """Return why inner bin edges are invalid on the grid, None if they are valid."""
-        if list(edges) != sorted(set(edges)):
-            return "must increase"
-        if not all(self.lower < edge < self.upper for edge in edges):
-            return "must be inner edges, between the bounds"
+        for low, high in itertools.pairwise(edges):
+            if not low < high:
+                return f"must increase: {high:.12g} comes after {low:.12g}"
+        for edge in edges:
+            if not self.lower < edge < self.upper:
+                within = f"between the bounds {self.lower:.12g} and {self.upper:.12g}"
+                return f"must be inner edges, {within}: {edge:.12g} is not"
         starts = self.thresholds(edges)
         step = self.width / self.steps
         bounds = [self.lower, *edges]
@@ -166,7 +170,7 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     @property
     def _choices(self) -> str:
         """The words for all categories in the fault of a key that names another one."""
-        return "`values`"
+        return f"`values`: {_first(self.values)}"
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return the faults of the declared categories, such as duplicates."""
@@ -196,6 +200,11 @@ class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
         return result
 
 
+def _first(names: Sequence[str]) -> str:
+    """Return the first names as text for a fault, with dots if there are more."""
+    return ", ".join((*names[:MAX_SHOWN], *(["..."] if len(names) > MAX_SHOWN else [])))
+
+
 class PartyNames(Category, frozen=True, kw_only=True, tag_field="kind", tag=PARTY):
     """Declared column whose value in each row is the party that has the row; no table has this column."""
 
@@ -211,8 +220,7 @@ class PartyNames(Category, frozen=True, kw_only=True, tag_field="kind", tag=PART
     @property
     def _choices(self) -> str:
         """The words for the session's parties, the first of them by name."""
-        more = ", ..." if len(self.values) > MAX_SHOWN else ""
-        return f"the session's parties: {', '.join(self.values[:MAX_SHOWN])}{more}"
+        return f"the session's parties: {_first(self.values)}"
 
     def issues(self, where: str) -> list[ConfigIssue]:
         """Return the faults of a column of parties: no names, or keys of other categories."""

@@ -26,6 +26,9 @@ from smpc_dp.records.schema import Category, Schema, SumsOfRows
 
 # Children of a cell in the tree of a quantile's counts.
 FANOUT = 16
+# What a planned error of a regression is of, and for which columns.
+OF_SCALED = "of a coefficient of numbers scaled to [-1, 1]"
+UNCORRELATED = "columns that are not correlated, with standard deviations a quarter of their ranges"
 
 
 class Term(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from smpc_dp.report.document import Block, Section, Sentences, Text, section
 from smpc_dp.report.roles import KINDS, NETWORK, VIEWS
 from smpc_dp.report.table import Table
 from smpc_dp.report.table1 import printed
-from smpc_dp.report.texts import follow_up_lines, without_numbers
+from smpc_dp.report.texts import AT_MOST, LEAST_P_VALUE, follow_up_lines, without_numbers
 from smpc_dp.report.trace import Trace
 from smpc_dp.summary import PAIRS_COVERED, rounded
 
@@ -29,7 +29,8 @@ ABOUT_INTERVALS = (
     "Low and high are about the noise alone, not about how the data were sampled; those of the population "
     "are about both, for rows that are independent draws from it."
 )
-# What an estimate says about a population, with the headings of its columns.
+# What an estimate says about the noise, and about a population, with the headings of its columns.
+OF_NOISE = {"standard_error": "standard error of the noise", "low": "low", "high": "high"}
 OF_POPULATION = {
     "sampling_error": "sampling error",
     "population_low": "population, low",
@@ -43,6 +44,12 @@ def number(value: float | int | None, digits: int = 6) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def number_of(one: Json, key: str) -> str:
+    """Format a number of an estimate; a p-value that is not above the least one as at most that."""
+    value = one[key]
+    return AT_MOST if key == "p_value" and value is not None and value <= LEAST_P_VALUE else number(value)
 
 
 def amount(size: int) -> str:
@@ -141,6 +148,15 @@ def _noise_note(result: Json, interval: tuple[float, float] | None) -> str:
     return note
 
 
+def number_headings(estimates: Sequence[Json], *, exact: bool) -> dict[str, str]:
+    """Return the keys of the numbers that a table of these estimates shows, with their columns' headings.
+
+    `exact`: whether there is no noise. What is about a population is shown where one of them has a number.
+    """
+    known = [key for key in OF_POPULATION if any(one[key] is not None for one in estimates)]
+    return {"value": "value", **({} if exact else OF_NOISE), **{key: OF_POPULATION[key] for key in known}}
+
+
 def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Section]:
     """Return a report's section on statistics of records: a table of each, with a chart of its intervals.
 
@@ -148,14 +164,11 @@ def statistics_section(result: Json, *, exact: bool, note: str = "") -> list[Sec
     """
     estimates = result["estimates"]
     which = "all intervals together" if result["simultaneous"] else "each interval"
-    noise = () if exact else ("standard_error", "low", "high")
-    known = [key for key in OF_POPULATION if any(one[key] is not None for one in estimates)]
-    numbers = ("value", *noise, *known)
+    numbers = number_headings(estimates, exact=exact)
     distributions = {one["noise"] for one in estimates}
-    headings = {"standard_error": "standard error of the noise", **OF_POPULATION}
     columns = (
         ("statistic", TEXT),
-        *((headings.get(key, key), NUMBER) for key in numbers),
+        *((heading, NUMBER) for heading in numbers.values()),
         ("unit", TEXT),
         *([("noise", TEXT)] if "laplace" in distributions else []),
         ("note", TEXT),
@@ -210,7 +223,7 @@ def _estimated(one: Json, key: str) -> str:
     """Format a number of an estimate; counts are rounded to integers."""
     value = one[key]
     if value is None or one["unit"] != ROWS or key not in WHOLE or not math.isfinite(value):
-        return number(value)
+        return number_of(one, key)
     return number(max(0, WHOLE[key](value)))
 
 

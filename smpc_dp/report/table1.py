@@ -16,6 +16,8 @@ BRACKETS = (
 NOISE = "± is the standard error of the noise; JSON and CSV have the intervals."
 # Notes about sampling errors, which the table does not print, begin with this.
 _OF_SAMPLING = "sampling error"
+# Whose a note is that stands beside a mean, and is not about the mean.
+_OF_VARIANCE = "of the variance"
 _PART = re.compile(r"(mean|variance|missing)\((\w+)\)")
 
 Json = Mapping[str, Any]
@@ -92,6 +94,12 @@ def _cell(one: Json, variance: Json | None, total: Json, numbers: dict[str, int]
         brackets = f" ({math.sqrt(variance['value']):.4g})"
     elif is_count and one is not total and one["value"] is not None and total["value"]:
         brackets = f" ({min(one['value'] / total['value'], 1.0):.1%})"
-    notes = [each["note"] for each in (one, variance) if each is not None]
-    of_cell = [note for note in dict.fromkeys(notes) if note and not note.startswith(_OF_SAMPLING)]
-    return value + brackets + "".join(f" [{numbers.setdefault(note, len(numbers) + 1)}]" for note in of_cell)
+    notes = [one["note"]] if _says(one) else []
+    if variance is not None and _says(variance) and variance["note"] != one["note"]:
+        notes.append(f"{_OF_VARIANCE}: {variance['note']}")
+    return value + brackets + "".join(f" [{numbers.setdefault(note, len(numbers) + 1)}]" for note in notes)
+
+
+def _says(one: Json) -> bool:
+    """Tell whether an estimate has a note about a number that the table prints."""
+    return bool(one["note"]) and not one["note"].startswith(_OF_SAMPLING)

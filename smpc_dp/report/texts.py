@@ -9,6 +9,10 @@ from typing import Any
 
 from smpc_dp.summary import SHOWN_VALUES, spent_text, value_text
 
+# The least p-value that is printed, and that tests with Laplace noise give: theirs may be smaller.
+LEAST_P_VALUE = 1e-10
+# What is printed of a p-value that is not above the least one.
+AT_MOST = f"<= {LEAST_P_VALUE:g}"
 # The numbers in a question for robust sampling errors, which no reader needs to tell its answers.
 _NUMBERS = re.compile(r"(sandwich\([^,]+), \[.*?\](?:, \d+){2}\)")
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import msgspec
 
 from smpc_dp.capabilities.gopa.verifiable import messages as v
+from smpc_dp.errors import printable
 from smpc_dp.logs.audits.audit_report import Report
 from smpc_dp.logs.audits.log_page import MOST_VALUES, listed
 from smpc_dp.logs.audits.log_watch import OPENED_COIN, LogView, Run
-from smpc_dp.report.pages import short
+from smpc_dp.report.sections import ABOUT_INTERVALS, LONG, NUMBER, TEXT, number_headings, number_of
+from smpc_dp.report.texts import follow_up_lines
 
 # Rows of answers about records on the first page.
 MOST_ANSWERS = 100
+# Characters of an answer's name, whose middle is left out if it is longer: names differ at their ends.
+MOST_NAME = 200
 
 
 class VerifiableView(LogView):
@@ -65,13 +69,12 @@ class VerifiableView(LogView):
         epsilon = "no claim" if result.epsilon is None else f"{result.epsilon:.4g}"
         answers = result.answers
         average = {
-            "answers": None if answers is None else _answers(answers["estimates"][:MOST_ANSWERS]),
+            "answers": None if answers is None else _answers(answers),
             "values": [f"{value:.6g}" for value in result.average[:MOST_VALUES]],
             "count": len(result.average if answers is None else answers["estimates"]),
             "error": f"{result.standard_error:.2g}",
             "privacy": f"epsilon {epsilon}, delta {result.delta:.3g}",
             "of": "honest party" if answers is None else answers["unit"],
-            "level": None if answers is None else answers["level"],
         }
         return {"average": average}
 
@@ -95,15 +98,30 @@ class VerifiableView(LogView):
         return super().state(run, index, made)
 
 
-def _answers(estimates: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table rows of answers about records: name, value, interval, unit and note of each."""
+def _answers(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the page's data on answers about records: columns, rows, captions and questions to ask next."""
     # Not at the top: logs without records need no statistics.
     from smpc_dp.records.result import printed_names
 
-    return [_answer(name, one) for name, one in zip(printed_names(estimates), estimates, strict=True)]
+    estimates = answers["estimates"][:MOST_ANSWERS]
+    numbers = number_headings(estimates, exact=False)
+    names = printed_names(estimates)
+    return {
+        "columns": [
+            ("answer", TEXT),
+            *((heading, NUMBER) for heading in numbers.values()),
+            ("unit", TEXT),
+            ("note", LONG),
+        ],
+        "rows": [_answer(name, one, numbers) for name, one in zip(names, estimates, strict=True)],
+        "which": "all intervals together have" if answers["simultaneous"] else "each interval has",
+        "level": answers["level"],
+        "about": ABOUT_INTERVALS,
+        "follow_up": follow_up_lines(estimates),
+    }
 
 
-def _answer(name: str, one: Mapping[str, Any]) -> list[str]:
-    """Return the table row of an answer about records: its name, value, interval, unit and note."""
-    numbers = ["-" if one[key] is None else f"{one[key]:.6g}" for key in ("value", "low", "high")]
-    return [short(name), *numbers, short(one["unit"]), one["note"]]
+def _answer(name: str, one: Mapping[str, Any], numbers: Iterable[str]) -> list[str]:
+    """Return the table row of an answer about records: its name, these numbers, unit and note."""
+    cells = (number_of(one, key) for key in numbers)
+    return [printable(name, MOST_NAME), *cells, printable(one["unit"], MOST_NAME), one["note"]]

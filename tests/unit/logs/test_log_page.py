@@ -8,6 +8,7 @@ import functools
 import html
 import http.client
 import json
+import math
 import re
 import socket
 import threading
@@ -37,6 +38,8 @@ from smpc_dp.logs.growing_log import open_growing, read_line
 from smpc_dp.logs.log import Header, decode_line
 from smpc_dp.logs.receipt import LogReceipt
 from smpc_dp.logs.store import Store
+from smpc_dp.records.asked import Statistic
+from smpc_dp.records.result import Estimate
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest
 from tests.accessibility import serious_findings
@@ -536,22 +539,63 @@ def test_more_cheats_than_assumed_are_said(ended: LogPageServer) -> None:
     assert (said["kind"], "there may be another log of this run" in said["text"]) == ("warning", True)
 
 
-def test_answers_about_records_have_names_units_and_intervals(
-    ended: LogPageServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = ended.watch.run
+def shown_answers(
+    server: LogPageServer, monkeypatch: pytest.MonkeyPatch, *estimates: dict[str, Any], **given: Any
+) -> str:
+    """Return the text of the first page of a log whose run has answered questions about records."""
+    run = server.watch.run
     assert run is not None
     report = run.report
     assert report is not None
     assert report.verdict is not None
-    one: dict[str, Any] = {"name": "count", "cell": {"sex": "<b>f"}, "unit": "rows", "note": "flagged"}
-    one |= {"statistic": "count by sex", "part_of": ""}
-    one |= {"value": 1945.82, "low": None, "high": 1951.25}
-    answers = {"estimates": [one] * 150, "level": 0.95, "unit": "person"}
+    answers = {"estimates": [*estimates], "level": 0.95, "unit": "person", "simultaneous": False} | given
     monkeypatch.setattr(run, "report", replace(report, verdict=replace(report.verdict, answers=answers)))
-    text = shown(ended)
+    return shown(server)
+
+
+def an_answer(**given: Any) -> dict[str, Any]:
+    """Return an answer about records with these members, as JSON data."""
+    statistic = Statistic("count by sex", "count")
+    one = Estimate.of(statistic, "count", "rows", (-math.inf, 1951.25), cell={"sex": "<b>f"}, error=2.75)
+    return {**one.to_json(), "value": 1945.82, "note": "flagged", **given}
+
+
+def test_answers_about_records_have_names_units_and_intervals(
+    ended: LogPageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = shown_answers(ended, monkeypatch, *[an_answer()] * 150)
     assert "The answers are those of" in text
     assert "the first 100 of 150; each interval has the level 0.95" in text
-    assert "count [sex = <b>f]1945.82-1951.25rowsflagged" in text
+    assert "count [sex = <b>f]1945.822.75-1951.25rowsflagged" in text
     assert "Privacy of each person: epsilon" in text
     assert "Average:" not in text
+    assert "sampling error" not in text
+    assert "p-value" not in text
+    assert "ask next" not in text
+
+
+def test_answers_about_records_have_what_they_say_about_a_population(
+    ended: LogPageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tested = an_answer(cell={}, sampling_error=0.25, population_low=1940.5, population_high=1951.5)
+    tested |= {"p_value": 0.031, "follow_up": "sandwich(y ~ x, [0.5], [0.25], [1], 3, 17)"}
+    text = shown_answers(ended, monkeypatch, tested, an_answer(), simultaneous=True)
+    headings = ["answer", "value", "standard error of the noise", "low", "high", "sampling error"]
+    headings += ["population, low", "population, high", "p-value", "unit", "note"]
+    assert f"all intervals together have the level 0.95 {''.join(headings)}" in text
+    assert "count1945.822.75-1951.250.251940.51951.50.031rowsflagged" in text
+    assert "count [sex = <b>f]1945.822.75-1951.25----rowsflagged" in text
+    assert "Low and high are about the noise alone" in text
+    assert "those of the population are about both" in text
+    assert "for robust sampling errors ask next: sandwich(y ~ x, [0.5], [0.25], [1], 3, 17)" in text
+
+
+def test_long_names_of_answers_keep_their_ends(ended: LogPageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = "odds_ratio(" + "e" * 60 + ") by drug"
+    names = [question + f": {part}" for part in ("treated", "control")]
+    both = [an_answer(statistic=question, name=name, cell={}) for name in names]
+    endless = [an_answer(statistic="x" * 300_000, name=f"{'x' * 300_000}{end}", cell={}) for end in "ab"]
+    text = shown_answers(ended, monkeypatch, *both, *endless)
+    assert all(f"{name}1945.82" in text for name in names)
+    assert all("x" * 60 + end + "1945.82" in text for end in "ab")
+    assert len(text) < 20_000

@@ -476,11 +476,31 @@ def test_the_sampling_error_of_means_of_groups_needs_their_squares() -> None:
         ("difference(x) by arm where arm = old", "its condition leaves one group alone of the two by 'arm'"),
         ("risk(ill) by arm where arm != old", "leaves one group alone"),
         ("logrank(time, event) by arm where arm = new", "leaves one group alone"),
+        ("chi_square(arm, stage) where arm = old", "leaves one group alone of the two by 'arm'"),
+        ("chi_square(arm, stage) where stage = ii", "leaves one group alone of the 3 by 'stage'"),
+        ("cox(time, event ~ arm) where x > 1 and arm = new", "leaves one group alone of the two by 'arm'"),
+        ("cox_efron(time, event ~ stage) where stage != i", "leaves 2 groups of the 3 by 'stage'"),
+        ("regression(x ~ arm) where arm = old", "leaves one group alone of the two by 'arm'"),
+        ("regression(x ~ arm * ill) where ill = 1", "its condition leaves one value of 'ill'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         read_ask(text, schema_of(tuple(TRIAL)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "chi_square(arm, stage) where stage != i",
+        "cox(time, event ~ arm) where stage = ii",
+        "regression(x ~ arm + ill) where x > 1 and stage = ii",
+        "regression(ill ~ arm) where ill = 1",
+        "logrank(time, event) by arm x stage where stage = ii",
+    ],
+)
+def test_conditions_that_leave_what_an_answer_compares_are_accepted(text: str) -> None:
+    assert read_ask(text, schema_of(tuple(TRIAL)))[0].where
 
 
 @pytest.mark.parametrize(

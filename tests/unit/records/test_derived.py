@@ -198,11 +198,11 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "an edge at a bound": (
         {"of": "zero", "edges": [9.0]},
-        "records.derived.x.edges: must be inner edges, between the bounds",
+        "records.derived.x.edges: must be inner edges, between the bounds 0 and 9: 9 is not",
     ),
     "an unknown reference": (
         {"of": "zero", "edges": [5], "reference": "low"},
-        "records.derived.x.reference: 'low' is none of `values`",
+        "records.derived.x.reference: 'low' is none of `values`: [0, 5), [5, 9]",
     ),
     "no date": (
         {"unit": "days", "start": "born", "end": "2026-02-30", "lower": 0, "upper": 9},

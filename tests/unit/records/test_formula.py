@@ -145,7 +145,7 @@ def test_too_many_coefficients_are_refused() -> None:
 
 def test_a_reference_that_is_no_category_is_refused() -> None:
     columns = {"arm": {"values": ["a", "b"], "reference": "z"}}
-    with pytest.raises(ConfigError, match=r"columns\.arm\.reference: 'z' is none of `values`"):
+    with pytest.raises(ConfigError, match=r"columns\.arm\.reference: 'z' is none of `values`: a, b$"):
         read_schema({"columns": columns, "max_rows": 5})
 
 

@@ -117,6 +117,11 @@ def test_a_person_with_several_rows_has_a_larger_epsilon_where_a_record_is_prote
         (given({"rows": "public"}), "public_rows", "is needed"),
         (given({"rows": "public"}, public_rows=[1, 2]), "public_rows", "has 2 numbers, the roster has 5"),
         (given({"rows": "public"}, public_rows=[1, 2, 3, 4, 5000]), "public_rows", "above max_rows = 1000"),
+        (
+            given({"rows": "public"}, public_rows=[1, 1001, 3, 4, 5]),
+            "public_rows",
+            "1001, of party 2 of the roster",
+        ),
         (given(public_rows=[1] * 5), "public_rows", "here they are private"),
         (given(answer_weights={"median(age)": 2.0}), "answer_weights", "is not asked for"),
         (given(max_standard_error=1e-9), "max_standard_error", "the standard error is"),

@@ -20,8 +20,11 @@ from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.records.answers import estimate
 from smpc_dp.records.ask import read_ask
+from smpc_dp.records.asked import Statistic
 from smpc_dp.records.exact import plan_tables
+from smpc_dp.records.intervals import INFINITE, ErrorDistribution
 from smpc_dp.records.plan import Plan, plan_request
+from smpc_dp.records.population import Sampling, p_value
 from smpc_dp.records.requests.records_task import dropped_lines, records_text
 from smpc_dp.records.result import (
     HIDDEN,
@@ -29,6 +32,7 @@ from smpc_dp.records.result import (
     PROJECTED,
     WITHIN_NOISE,
     Answers,
+    Estimate,
     estimate_lines,
     printed_names,
 )
@@ -113,6 +117,20 @@ def test_printed_answers_have_both_errors_and_say_what_an_interval_covers() -> N
     assert "sampling error" in page
 
 
+def test_the_least_p_value_of_laplace_noise_is_printed_as_an_upper_bound() -> None:
+    laplace = ErrorDistribution(1.0)
+    found = [p_value(value, [(1.0, laplace)]) for value in (30.0, 100.0, 3.0)]
+    assert found[:2] == [1e-10, 1e-10]
+    statistic = Statistic("risk(event) by drug", "risk")
+    made = [
+        Estimate.of(statistic, "risk difference", "", INFINITE, value=0.5, sampled=Sampling(p_value=one))
+        for one in found
+    ]
+    assert made[0].to_json()["p_value"] == 1e-10
+    lines = estimate_lines([one.to_json() for one in made], exact=False)
+    assert [line.rpartition("; ")[2] for line in lines] == ["p <= 1e-10"] * 2 + [f"p = {found[2]:.3g}"]
+
+
 def test_a_table_of_groups_is_printed_as_one_and_stored_in_parts() -> None:
     """Of groups of 2,000 and 1,000 rows, one value missing in four; a third group has none."""
     columns = {
@@ -164,6 +182,29 @@ def test_a_table_of_groups_is_printed_as_one_and_stored_in_parts() -> None:
     _, table, _ = statistics_section(answers.to_json(), exact=False)[0].blocks
     assert isinstance(table, Table)
     assert [list(row) for row in table.rows] == made[2:7]
+
+
+@pytest.mark.parametrize(
+    ("of_mean", "of_variance", "cell", "notes"),
+    [
+        ("", NEAR_ZERO, "[1]", [f"of the variance: {NEAR_ZERO}"]),
+        (NEAR_ZERO, "", "[1]", [NEAR_ZERO]),
+        (PROJECTED, NEAR_ZERO, "[1] [2]", [PROJECTED, f"of the variance: {NEAR_ZERO}"]),
+        (WITHIN_NOISE, WITHIN_NOISE, "[1]", [WITHIN_NOISE]),
+        ("", "sampling error by normal theory", "", []),
+    ],
+)
+def test_a_note_of_a_variance_in_a_table_of_groups_says_so(
+    of_mean: str, of_variance: str, cell: str, notes: list[str]
+) -> None:
+    given = {"count": "", "mean(age)": of_mean, "variance(age)": of_variance}
+    made = [
+        Estimate.of(Statistic(name, "", part_of="table1(age)"), name, "", INFINITE, value=4.0, note=note)
+        for name, note in given.items()
+    ]
+    lines = estimate_lines([one.to_json() for one in made], exact=False)
+    assert lines[3].split(maxsplit=4) == ["mean", "of", "age", "4", f"(2) {cell}".rstrip()]
+    assert [line.strip() for line in lines[5:]] == [f"[{at}] {note}" for at, note in enumerate(notes, 1)]
 
 
 def test_columns_named_like_rows_of_a_table_of_groups_have_rows_of_their_own() -> None:

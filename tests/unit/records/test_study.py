@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.records.answers import DEFAULT_HIDE, noisy_sums
+from smpc_dp.records.fit import plan_fit
 from smpc_dp.records.forecast import Expected, Forecast
 from smpc_dp.records.noisy import Display
 from smpc_dp.records.plan import Plan, plan_request
@@ -392,6 +393,25 @@ def test_nothing_is_promised_without_the_moments_of_a_column() -> None:
     (other,) = forecasts(planned("heterogeneity(x)"), PARTIES, ROWS, EXPECTED)
     assert (other.sampling, other.both, other.detected) == (None, None, None)
     assert other.assumed.endswith("nothing is promised about sampling: the data decide")
+
+
+def test_the_noise_of_a_regression_without_moments_has_its_unit() -> None:
+    """Slope of x on y, 25 of x for each 10 of y: half ranges."""
+    known = schema_of("regression(x ~ y)", y={"upper": 20.0})
+    plan = plan_request(known, "regression(x ~ y)", epsilon=2.0, delta=1e-6, parties=PARTIES)
+    (one,) = forecasts(plan, PARTIES, ROWS, {})
+    assert one.assumed.startswith(
+        "of a coefficient of numbers scaled to [-1, 1], in half ranges of x; columns that are not correlated"
+    )
+    slope = forecast(plan, expected={"x": Expected(25.0, 12.5), "y": Expected(10.0, 5.0)})["slope of y"].noise
+    assert slope == pytest.approx((one.noise or 0.0) * 25.0 / 10.0, rel=0.5)
+
+
+def test_the_noise_of_a_regression_by_steps_has_its_unit() -> None:
+    known = schema_of("logistic(ill ~ y)")
+    plan = plan_fit(known, "logistic(ill ~ y)", steps=5, budget=(2.0, 1e-6), parties=PARTIES)
+    (one,) = forecasts(plan, PARTIES, ROWS, {})
+    assert one.assumed.startswith("of a coefficient of numbers scaled to [-1, 1]; probabilities about 0.3")
 
 
 def test_numbers_of_one_text_are_forecast_with_their_own_question() -> None:

@@ -44,6 +44,11 @@ def test_a_count_and_its_interval_are_whole_numbers_and_not_below_0() -> None:
     assert shown(ESTIMATE | {"value": -0.7, "low": None, "high": None})[0][1:5] == ("0", "3.1", "-", "-")
 
 
+def test_the_least_p_value_is_shown_as_an_upper_bound() -> None:
+    rows = shown(*(ESTIMATE | {"p_value": value} for value in (0.0, 1e-10, 1.2e-10, None)))
+    assert [row[5] for row in rows] == ["<= 1e-10", "<= 1e-10", "1.2e-10", "-"]
+
+
 def test_the_law_of_the_noise_is_shown_where_it_is_not_normal_in_all_answers() -> None:
     assert [row[5:] for row in shown(ESTIMATE)] == [("rows",)]
     rows = shown(ESTIMATE, ESTIMATE | {"noise": "laplace"})
