@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition.
 
     `bins`: a number of bins, or, of random effects, the fewest values of a party. `edges`: inner ones.
-    `numbers`: of an earlier answer.
+    `numbers`: of an earlier answer. `part_of`: the text that stands for this one and others, or "".
     """
 
     text: str
@@ -64,6 +64,7 @@ class Asked(NamedTuple):
     where: tuple[tuple[str, Ranges], ...] = ()
     condition: str = ""
     numbers: tuple[tuple[float, ...], ...] = ()
+    part_of: str = ""
 
 
 class Term(NamedTuple):
@@ -145,7 +146,10 @@ def _parts(one: Asked, table: Table) -> list[Asked]:
         parts += [(f"{kind}({name})", Asked("", kind, (name,), one.by)) for kind in kinds]
     return [
         part._replace(
-            text=f"{text}{groups if part.by else ''}{under}", where=one.where, condition=one.condition
+            text=f"{text}{groups if part.by else ''}{under}",
+            where=one.where,
+            condition=one.condition,
+            part_of=one.text,
         )
         for text, part in parts
     ]

@@ -53,6 +53,10 @@ class Planned(NamedTuple):
     pure: frozenset[Block] = frozenset()
     is_private: Callable[[int], bool] = lambda _: True
 
+    def is_laplace(self, block: Block) -> bool:
+        """Tell whether a block has Laplace noise."""
+        return self.laplace is not None and (not self.pure or block in self.pure)
+
 
 def of_range(request: Given, given: Mapping[str, Any], counted: int) -> Planned:
     """Return the noise by which the largest error over its range is the least."""

@@ -20,9 +20,10 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 
 from smpc_dp_verify import ristretto
-from smpc_dp_verify.answers import SHOWN, Answer
+from smpc_dp_verify.answers import SHOWN
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.estimates import OF_ROWS, Estimates
 from smpc_dp_verify.session import has_small_order
 from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored, session_of
 from smpc_dp_verify.sum_plan import Shares, read_shares
@@ -198,6 +199,7 @@ class SignedRun:
         self.sums = sums.of_total(_elements(stored.body))
         self.bound = (session.protocol.encode(), uint(session.version))
         self.numbers = {name: number for number, name in enumerate(session.names, 1)}
+        self.unclear: list[str] = []
 
     def _hash(self, label: str, *parts: bytes) -> bytes:
         return tuple_hash(label, *self.bound, self.stored.run, *parts)
@@ -344,7 +346,7 @@ class SignedRun:
         """Names of the file's fields that this auditor does not compare with the signed total."""
         sums = self.sums
         if sums.has_records and self.shares is not None:
-            return self.shares.unchecked
+            return (*self.shares.unchecked, *self.unclear)
         if sums.has_records:
             return ("operation", "estimates", "rows", "present", "counted", "privacy")
         noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
@@ -423,11 +425,13 @@ class SignedRun:
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
         self._check_guarantee(stored.fields["privacy"].get("guarantee"), claimed)
+        found, hide, outside = stored.fields["estimates"], stored.fields["hide"], 1 - stored.fields["level"]
         if shares.asked is not None:
-            check_order([*shares.asked], stored.fields["estimates"])
-        hide = stored.fields["hide"]
-        for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
-            _check_answer(one, shares.cells(one.statistic), stored.fields["estimates"])
+            check_order([*shares.asked], found)
+        if stored.fields["simultaneous"]:
+            outside /= max(1, len(found))
+        for one in shares.estimates(total, variance, numbers, SHOWN if hide is None else hide, outside):
+            self.unclear += check_estimates(one, found)
 
     def _check_guarantee(self, guarantee: Any, claimed: dict[str, Any]) -> None:
         """Raise Failed unless a guarantee, where there is one, has the numbers, relation and unit claimed."""
@@ -551,15 +555,22 @@ def check_order(asked: Sequence[str], estimates: Any) -> None:
     demand(order == sorted(order), "wrong-result", "the order of estimates")
 
 
-def _check_answer(one: Answer, cells: list[dict[str, str]], estimates: list[dict[str, Any]]) -> None:
-    """Refuse estimates of an answer with other cells, values or standard errors."""
-    own = [each for each in estimates if each["statistic"] == one.statistic]
-    fits = len(own) == len(one.values)
-    for each, cell, value, error in zip(own, cells, one.values, one.errors, strict=fits):
-        fits = fits and each.get("cell") == cell
-        for name, number in (("value", value), ("standard_error", error)):
-            fits = fits and _is_near(each.get(name), number, error or 0.0)
-    demand(fits, "wrong-result", f"estimates of {one.statistic}")
+def check_estimates(right: Estimates, found: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the fields of an answer's estimates that programs may differ in; raise Failed for wrong ones."""
+    own, text = [each for each in found if each["statistic"] == right.statistic], right.statistic
+    demand(len(own) == len(right.numbers), "wrong-result", f"the number of estimates of {text}")
+    unclear: dict[str, None] = {}
+    for each, cell, numbers in zip(own, right.cells, right.numbers, strict=True):
+        for name, word in {"cell": cell, **right.words}.items():
+            demand(each.get(name) == word, "wrong-result", f"{name} in the estimates of {text}")
+        for name, number in numbers.items():
+            if number is not None and math.isnan(number):
+                unclear[f"{name} in the estimates of {text}"] = None
+                continue
+            error = right.row_error if name in OF_ROWS else numbers["standard_error"] or 0.0
+            is_near = _is_near(each.get(name), number, error)
+            demand(is_near, "wrong-result", f"{name} in the estimates of {text}")
+    return [*unclear]
 
 
 def _is_near(given: Any, number: float | None, error: float) -> bool:

@@ -12,6 +12,7 @@ from smpc_dp_verify.answers import Answer, Sums, is_computed, labels
 from smpc_dp_verify.asked import EFFECTS, LOOPS, Asked, read_loop
 from smpc_dp_verify.columns import Table, number, read_budget, read_table, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
+from smpc_dp_verify.estimates import Estimates, estimates
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
 from smpc_dp_verify.record_plan import Given, digest_of, ends_of, read_given, read_rows
@@ -26,10 +27,7 @@ MOST_COORDINATES, MOST_BLOCKS = 1 << 22, 8192
 # Below it the noise depends on how an account is rounded, and is not planned here.
 LEAST_EPSILON = 1e-5
 # Of a result: what of its estimates and of its privacy is not computed here.
-UNCHECKED_NUMBERS = (
-    *("level", "name", "unit", "over", "note", "noise", "sampling_error", "p_value", "population_low"),
-    *("population_high", "unreconciled", "part_of", "follow_up"),
-)
+UNCHECKED_NUMBERS = ("note", "sampling_error", "p_value", "population_low", "population_high", "follow_up")
 UNCHECKED_WORDS = ("privacy.claim", "privacy.assumptions", "privacy.not_protected")
 
 
@@ -79,7 +77,6 @@ class Shares:
         request, _ = self.plan
         others = [one.text for one in request.asked if not is_computed(one, request.table)]
         return (
-            "intervals",
             *UNCHECKED_NUMBERS,
             *UNCHECKED_WORDS,
             *(f"estimates of {text}" for text in others),
@@ -100,9 +97,31 @@ class Shares:
         """Return the answers that the ring elements of some parties' total give, where they are computed."""
         if self.plan is None:
             return []
-        request, planned = self.plan
+        return self._sums(self.plan, total, variance, numbers, hide).answers(self.plan[0].asked)
+
+    def estimates(
+        self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float, outside: float
+    ) -> list[Estimates]:
+        """Return the answers with all numbers that are computed here.
+
+        `outside`: the probability that an interval misses. Other arguments as of `answers`.
+        """
+        if self.plan is None:
+            return []
+        sums = self._sums(self.plan, total, variance, numbers, hide)
+        return [*estimates(sums, self.plan[0].asked, outside)]
+
+    def _sums(
+        self,
+        plan: tuple[Given, Planned],
+        total: Sequence[int],
+        variance: int,
+        numbers: Sequence[int],
+        hide: float,
+    ) -> Sums:
+        request, planned = plan
         lowest = len(numbers) * min(ends_of(one, request.table)[0] for one in planned.scaled)
-        sums = Sums(
+        return Sums(
             request.table,
             planned.scaled,
             [value + lowest for value in total],
@@ -110,8 +129,8 @@ class Shares:
             numbers,
             self.rows_of(numbers),
             hide,
+            lambda block: len(numbers) / self.counted if planned.is_laplace(block) else None,
         )
-        return sums.answers(request.asked)
 
 
 def read_shares(sums: SessionSums) -> Shares | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
-from smpc_dp_verify.result import check_order
+from smpc_dp_verify.result import check_estimates, check_order
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import Shares, read_shares
 from smpc_dp_verify.sums import read_sums
@@ -155,14 +157,15 @@ def test_both_take_the_same_of_rounds_that_differ_by_rounding_errors(seed: int) 
 
 
 def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None:
-    """Compare values and standard errors of drawn totals."""
+    """Compare values and standard errors of drawn totals, and all else that is computed here."""
     rng = np.random.default_rng(seed)
     low, high = (side.astype(np.float64) for side in checked.request.bounds)
     numbers = sorted(rng.choice(parties, max(3, parties - 1), replace=False).tolist())
     part = rng.random(len(low)) * rng.choice([0.001, 1.0])
     total = np.rint(len(numbers) * (low + part * (high - low))).astype(np.int64)
     hide = float(rng.choice([0.0, 3.0]))
-    expected = checked.answers(total, numbers, level=0.9, simultaneous=False, hide=hide)
+    together, level = bool(rng.random() < 0.3), float(rng.choice([0.5, 0.9, 0.999]))
+    expected = checked.answers(total, numbers, level=level, simultaneous=together, hide=hide)
     elements = [int(value) - len(numbers) * int(checked.encoding.lowest) for value in total]
     own = shares.answers(elements, int(checked.variance), numbers, hide)
     computed = {one.statistic for one in own}
@@ -179,6 +182,12 @@ def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None
             assert (value is None, error is None) == (right is None, size is None)
             assert value is None or value == pytest.approx(right, rel=1e-9, abs=1e-9 * (size or 0.0))
             assert error is None or error == pytest.approx(size, rel=1e-9)
+    outside = (1 - level) / (len(expected.estimates) if together else 1)
+    fields: list[Given] = json.loads(msgspec.json.encode(expected.estimates))
+    made = shares.estimates(elements, int(checked.variance), numbers, hide, outside)
+    assert [one.statistic for one in made] == [one.statistic for one in own]
+    for each in made:
+        assert not check_estimates(each, fields) or outside < 1e-4
 
 
 @pytest.mark.thin(32)
