@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from smpc_dp_verify.asked import Asked, selectors, terms_of
+from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block, Table
 from smpc_dp_verify.laws import NORMAL, Law, laplace_law
 from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, is_count, law_in_cell, needed, reconciled
@@ -97,12 +97,9 @@ class Sums:
         """Return the law of the noise in a block's cells."""
         return self._laws.get(block._replace(where=one.where), NORMAL)
 
-    def noise_of(self, one: Asked) -> str:
-        """Return the name of the law of an answer's noise."""
-        blocks = [block for term in terms_of(one, self.table) for block in term.value.factors]
-        # of complete rows there may be a count in another's place
-        every = (*blocks, *(block._replace(lacking=True) for block in blocks if not block.powers))
-        return "laplace" if any(block in self._laws for block in every) else "normal"
+    def has(self, block: Block, one: Asked) -> bool:
+        """Tell whether there is a sum of this block over the rows of a question."""
+        return block._replace(where=one.where) in self._sums
 
     def of(self, block: Block, one: Asked) -> tuple[list[float], float]:
         """Return a block's sum in each cell, and the noise's deviation, over a row's greatest value."""
@@ -120,25 +117,22 @@ class Sums:
 
     def _of_counted(self, answer: Answer, one: Asked) -> Answer:
         """Return an answer without the cells that are about the rows of parties that are not counted."""
-        lost = self.lost(one, len(answer.values))
+        lost = [self.is_lost(one, cell) for cell in labels(one, self.table)]
         values, errors = (
-            [None if cell in lost else number for cell, number in enumerate(each)]
+            [None if is_lost else number for number, is_lost in zip(each, lost, strict=True)]
             for each in (answer.values, answer.errors)
         )
         return Answer(answer.statistic, values, errors)
 
-    def lost(self, one: Asked, cells: int) -> frozenset[int]:
-        """Return the cells of an answer that are about the rows of parties that are not counted."""
-        left, columns = 1, self.table.columns
-        for ranges in (ranges for name, ranges in one.where if columns[name].is_party):
+    def is_lost(self, one: Asked, cell: Mapping[str, str]) -> bool:
+        """Tell whether a cell, by its labels, has rows of parties alone that are not counted."""
+        columns = self.table.columns
+        of_where = [ranges for name, ranges in one.where if columns[name].is_party]
+        for ranges in of_where:
             if not any(low <= party <= high for low, high in ranges for party in self.parties):
-                return frozenset(range(cells))
-        for selector in reversed(selectors(one, self.table)):
-            if columns[selector.column].is_party:
-                every = range(cells)
-                return frozenset(cell for cell in every if cell // left % selector.cells not in self.parties)
-            left *= selector.cells
-        return frozenset()
+                return True
+        of_parties = [(columns[name], label) for name, label in cell.items() if columns[name].is_party]
+        return any(column.values.index(label) not in self.parties for column, label in of_parties)
 
     def counts(self, one: Asked) -> Answer:
         """Return the answer of a count, table or histogram; None in cells within the noise."""

@@ -1,4 +1,4 @@
-"""Fields of the estimates of a result, beside value and standard error [protocols/records/README.md]."""
+"""Estimates of a result that the total gives: names, units and numbers [protocols/records/README.md]."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from smpc_dp_verify.answers import Sums, labels
+from smpc_dp_verify.answers import ANSWERS, Sums, is_computed, labels
 from smpc_dp_verify.asked import ROBUST, Asked, selectors
+from smpc_dp_verify.columns import Table
+from smpc_dp_verify.comparisons import differences, missing, risks
 from smpc_dp_verify.intervals import (
     UNBOUNDED,
-    Ends,
     around,
     count_ends,
     hidden_count_ends,
@@ -21,70 +22,86 @@ from smpc_dp_verify.intervals import (
     within,
 )
 from smpc_dp_verify.laws import law_of
+from smpc_dp_verify.moments import MOST_COLUMNS, correlations, covariances
+from smpc_dp_verify.numbers import Estimate, Fields, bounded
+from smpc_dp_verify.record_noise import Planned
+from smpc_dp_verify.regression import coefficients, regressions
 
 # Of more cells than these the ends of intervals take more than seconds.
 MOST_ENDS = 4096
-# Numbers that are computed here, by their names in a result; NaN where programs may differ.
-Fields = dict[str, float | None]
-Made = tuple[list[Fields], float]
-"""Numbers of each estimate of an answer, and the deviation of the noise in numbers of rows."""
+# Numbers that are compared to a part of the noise in a number of rows, and all that are compared.
 OF_ROWS = ("over", "unreconciled")
-NUMBERS = ("low", "high", *OF_ROWS)
+NUMBERS = ("value", "standard_error", "low", "high", *OF_ROWS)
 
 
 class Estimates(NamedTuple):
-    """Estimates of an answer: the text, words that all have, and of each cell its labels and its numbers.
+    """Estimates of an answer, and words that all have.
 
     `row_error`: the deviation of the noise in a number of rows.
     """
 
     statistic: str
     words: dict[str, str]
-    cells: list[dict[str, str]]
-    numbers: list[Fields]
+    each: list[Estimate]
     row_error: float
 
 
-def estimates(sums: Sums, asked: Sequence[Asked], outside: float) -> Iterator[Estimates]:
-    """Yield the estimates of answers that are computed here.
+def estimates(sums: Sums, asked: Sequence[Asked], planned: Planned, outside: float) -> Iterator[Estimates]:
+    """Yield the estimates of the answers that are computed here.
 
     `outside`: the probability that an interval misses.
     """
-    by_text = {one.text: one for one in asked}
-    for answer in sums.answers(asked):
-        one = by_text[answer.statistic]
-        others, row_error = _numbers(sums, one, outside)
-        pairs = zip(answer.values, answer.errors, others, strict=True)
-        numbers = [{"value": value, "standard_error": error} | more for value, error, more in pairs]
-        yield Estimates(one.text, _words(sums, one), labels(one, sums.table), numbers, row_error)
+    for one in asked:
+        if not is_estimated(one, sums.table, planned):
+            continue
+        made, row_error = ESTIMATES.get(one.kind, _of_cells)(sums, one, outside)
+        noise = "laplace" if planned.has_laplace(one, sums.table) else "normal"
+        words = {"part_of": one.part_of, "noise": noise}
+        each = [_completed(sums, one, estimate) for estimate in made]
+        yield Estimates(one.text, words, each, row_error)
 
 
-def _words(sums: Sums, one: Asked) -> dict[str, str]:
-    """Return name, unit and question of an answer, and the law of its noise."""
+def is_estimated(one: Asked, table: Table, planned: Planned) -> bool:
+    """Tell whether the estimates of an answer are computed here."""
+    if one.kind not in ESTIMATES:
+        return is_computed(one, table)
+    size = len(one.columns)
+    if one.kind in OF_NORMAL_NOISE:
+        if planned.has_laplace(one, table):
+            return False
+        size = len(coefficients(one, table))
+    return math.prod(each.cells for each in selectors(one, table)) <= MOST_ENDS and size <= MOST_COLUMNS
+
+
+def _completed(sums: Sums, one: Asked, made: Estimate) -> Estimate:
+    """Return an estimate with the condition in its name, all numbers, and none about lost parties alone."""
+    name = f"{made.name} where {one.condition}" if one.condition and made.name != one.text else made.name
+    nothing: Fields = dict.fromkeys(NUMBERS)
+    numbers = nothing if sums.is_lost(one, made.cell) else nothing | made.numbers
+    return Estimate(name, made.unit, made.cell, numbers)
+
+
+def _of_cells(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate], float]:
+    """Return the estimates of an answer with one number in each cell."""
+    answer, cells = ANSWERS[one.kind](sums, one), labels(one, sums.table)
+    others: list[Fields] = [dict.fromkeys(("low", "high", *OF_ROWS), math.nan)] * len(cells)
+    row_error = 0.0
+    if len(cells) <= MOST_ENDS:
+        others, row_error = NUMBERS_OF[one.kind](sums, one, outside)
     plain = one.kind.removeprefix(f"{ROBUST} ")
     name, unit = "count", "rows"
     if plain in ("sum", "mean", "variance"):
         robust = f", {ROBUST}" if plain != one.kind else ""
         name = f"{plain}({one.columns[0]}{robust})"
         unit = f"{one.columns[0]}{'^2' if plain == 'variance' else ''}"
-    if one.condition and name != one.text:
-        name = f"{name} where {one.condition}"
-    return {"name": name, "unit": unit, "part_of": one.part_of, "noise": sums.noise_of(one)}
+    made = []
+    for cell, value, error, more in zip(cells, answer.values, answer.errors, others, strict=True):
+        made.append(Estimate(name, unit, cell, {"value": value, "standard_error": error} | more))
+    return made, row_error
 
 
-def _numbers(sums: Sums, one: Asked, outside: float) -> tuple[list[Fields], float]:
-    """Return what each estimate has beside value and standard error, and the deviation of numbers of rows."""
-    cells = math.prod(each.cells for each in selectors(one, sums.table))
-    if cells > MOST_ENDS:
-        return [dict.fromkeys(NUMBERS, math.nan)] * cells, 0.0
-    made, row_error = NUMBERS_OF[one.kind](sums, one, outside)
-    lost, nothing = sums.lost(one, cells), dict.fromkeys(NUMBERS)
-    return [nothing if cell in lost else nothing | each for cell, each in enumerate(made)], row_error
-
-
-def _bounded(ends: Ends) -> Fields:
-    """Return the ends of an interval, None for one that is infinite."""
-    return {name: None if math.isinf(end) else end for name, end in zip(("low", "high"), ends, strict=True)}
+Made = tuple[list[Fields], float]
+"""Numbers of each estimate of an answer, and the deviation of the noise in numbers of rows."""
 
 
 def _of_counts(sums: Sums, one: Asked, outside: float) -> Made:
@@ -95,13 +112,13 @@ def _of_counts(sums: Sums, one: Asked, outside: float) -> Made:
     for at, value in enumerate(counts.values):
         if value < least:
             ends = hidden_count_ends(value, error, outside, law)
-            made.append(_bounded(within(ends, *possible)))
+            made.append(bounded(within(ends, *possible)))
             continue
         ends = around(value, error, z)
         if math.isfinite(least):
             ends = count_ends(value, error, least, outside, law)
         released = None if counts.released is None else counts.released[at]
-        made.append(_bounded(within(ends, *possible)) | {"unreconciled": released})
+        made.append(bounded(within(ends, *possible)) | {"unreconciled": released})
     return made, sums.of(sums.table.block(by=selectors(one, sums.table)), one)[1]
 
 
@@ -112,7 +129,7 @@ def _of_sums(sums: Sums, one: Asked, outside: float) -> Made:
     error, z = math.hypot(*(each for each, _ in parts)), law_of(parts).quantile(outside)
     low, high = 0.0 if column.low >= 0 else -math.inf, 0.0 if column.high <= 0 else math.inf
     values = (sum(factor * value for factor, value in zip(factors, cell, strict=False)) for cell in cells)
-    return [_bounded(within(around(value, error, z), low, high)) for value in values], 0.0
+    return [bounded(within(around(value, error, z), low, high)) for value in values], 0.0
 
 
 def _of_means(sums: Sums, one: Asked, outside: float) -> Made:
@@ -125,7 +142,7 @@ def _of_means(sums: Sums, one: Asked, outside: float) -> Made:
             ends = around(top / count, e / count, laws[0].quantile(outside))
         elif count > least:
             ends = ratio_ends((top, e), (count, e_1), least, outside, (laws[0], laws[1]))
-        made.append(_bounded(scaled(ends, column.width / 2, column.middle)) | {"over": count})
+        made.append(bounded(scaled(ends, column.width / 2, column.middle)) | {"over": count})
     return made, e_1
 
 
@@ -141,7 +158,7 @@ def _of_variances(sums: Sums, one: Asked, outside: float) -> Made:
                 for value, error, own in ((square, e_2, law_2), (top, e, law))
             )
             ends = within(minus(within(y, 0.0, 1.0), squared(within(t, -1.0, 1.0))), 0.0, 1.0)
-        made.append(_bounded(scaled(ends, half)) | {"over": count})
+        made.append(bounded(scaled(ends, half)) | {"over": count})
     return made, e_1
 
 
@@ -154,3 +171,14 @@ NUMBERS_OF: dict[str, Callable[[Sums, Asked, float], Made]] = {
     "variance": _of_variances,
     "robust variance": _of_variances,
 }
+ESTIMATES: dict[str, Callable[[Sums, Asked, float], tuple[list[Estimate], float]]] = {
+    "missing": missing,
+    "difference": differences,
+    "risk": risks,
+    "covariance": covariances,
+    "correlation": correlations,
+    "robust covariance": covariances,
+    "robust correlation": correlations,
+    "regression": regressions,
+}
+OF_NORMAL_NOISE = ("regression",)

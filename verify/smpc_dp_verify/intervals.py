@@ -37,6 +37,12 @@ def minus(first: Ends, second: Ends) -> Ends:
     return first[0] - second[1], first[1] - second[0]
 
 
+def times(first: Ends, second: Ends) -> Ends:
+    """Return the ends of the product of two numbers."""
+    products = [one * other for one in first for other in second]
+    return (math.nan, math.nan) if any(map(math.isnan, products)) else (min(products), max(products))
+
+
 def squared(ends: Ends) -> Ends:
     """Return the ends of the square of a number."""
     low, high = sorted((ends[0] ** 2, ends[1] ** 2))
@@ -95,9 +101,14 @@ def ratio_quantile(upper: float, lower: float, laws: tuple[Law, Law], outside: f
     """Return the greatest quantile of S - t N over ratios t, for noisy sums S and N with these deviations."""
     if laws[0].is_normal:
         return laws[0].quantile(outside)
-    parts = [((upper, laws[0]), (number / RATIOS * lower, laws[1])) for number in range(RATIOS + 1)]
-    every = [law_of(each).quantile(outside) for each in parts]
-    return math.nan if any(map(math.isnan, every)) else max(every)
+    greatest = 0.0
+    for number in range(RATIOS + 1):
+        law = law_of([(upper, laws[0]), (number / RATIOS * lower, laws[1])])
+        if not law.agrees(outside):
+            return math.nan
+        if law.outside(greatest / (1 + law.raised)) > outside:
+            greatest = law.quantile(outside)
+    return greatest
 
 
 def ratio_ends(top: Noisy, below: Noisy, least: float, outside: float, laws: tuple[Law, Law]) -> Ends:

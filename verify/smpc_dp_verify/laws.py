@@ -7,7 +7,6 @@ characteristic function.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -83,13 +82,11 @@ class Law:
     @functools.cached_property
     def _mixture(self) -> list[tuple[float, float]]:
         """Inverse deviations of normal laws, with weights, whose mixture this law is."""
-        kind, result = len(self.laplace) - 1, []
-        each = [_variances(deviation, shape, kind) for deviation, shape in self.laplace]
-        for chosen in itertools.product(*each):
-            weight = math.prod(one for _, one in chosen)
-            if weight > LEAST[kind]:
-                result.append((1 / math.sqrt(self.normal**2 + sum(one for one, _ in chosen)), weight))
-        return result
+        kind, pairs = len(self.laplace) - 1, [(self.normal**2, 1.0)]
+        for deviation, shape in self.laplace:
+            own, least = _variances(deviation, shape, kind), LEAST[kind]
+            pairs = [(a + b, v * w) for a, v in pairs for b, w in own if v * w > least]
+        return [(1 / math.sqrt(variance), weight) for variance, weight in pairs]
 
     def _log_transform(self, at: float) -> float:
         """Return the logarithm of the characteristic function."""

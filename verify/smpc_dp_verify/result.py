@@ -558,18 +558,18 @@ def check_order(asked: Sequence[str], estimates: Any) -> None:
 def check_estimates(right: Estimates, found: Sequence[dict[str, Any]]) -> list[str]:
     """Return the fields of an answer's estimates that programs may differ in; raise Failed for wrong ones."""
     own, text = [each for each in found if each["statistic"] == right.statistic], right.statistic
-    demand(len(own) == len(right.numbers), "wrong-result", f"the number of estimates of {text}")
+    demand(len(own) == len(right.each), "wrong-result", f"the number of estimates of {text}")
     unclear: dict[str, None] = {}
-    for each, cell, numbers in zip(own, right.cells, right.numbers, strict=True):
-        for name, word in {"cell": cell, **right.words}.items():
-            demand(each.get(name) == word, "wrong-result", f"{name} in the estimates of {text}")
-        for name, number in numbers.items():
+    for each, (name, unit, cell, numbers) in zip(own, right.each, strict=True):
+        for key, word in {"cell": cell, "name": name, "unit": unit, **right.words}.items():
+            demand(each.get(key) == word, "wrong-result", f"{key} in the estimates of {text}")
+        for key, number in numbers.items():
             if number is not None and math.isnan(number):
-                unclear[f"{name} in the estimates of {text}"] = None
+                unclear[f"{key} in the estimates of {text}"] = None
                 continue
-            error = right.row_error if name in OF_ROWS else numbers["standard_error"] or 0.0
-            is_near = _is_near(each.get(name), number, error)
-            demand(is_near, "wrong-result", f"{name} in the estimates of {text}")
+            error = right.row_error if key in OF_ROWS else numbers["standard_error"] or 0.0
+            is_near = _is_near(each.get(key), number, error)
+            demand(is_near, "wrong-result", f"{key} in the estimates of {text}")
     return [*unclear]
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp_verify.answers import Answer, Sums, is_computed, labels
+from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.asked import EFFECTS, LOOPS, Asked, read_loop
 from smpc_dp_verify.columns import Table, number, read_budget, read_table, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
-from smpc_dp_verify.estimates import Estimates, estimates
+from smpc_dp_verify.estimates import Estimates, estimates, is_estimated
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
 from smpc_dp_verify.record_plan import Given, digest_of, ends_of, read_given, read_rows
@@ -74,8 +74,8 @@ class Shares:
         """What of a result's numbers and its question is not computed here."""
         if self.plan is None:
             return ("estimates", *UNCHECKED_WORDS)
-        request, _ = self.plan
-        others = [one.text for one in request.asked if not is_computed(one, request.table)]
+        request, planned = self.plan
+        others = [one.text for one in request.asked if not is_estimated(one, request.table, planned)]
         return (
             *UNCHECKED_NUMBERS,
             *UNCHECKED_WORDS,
@@ -87,41 +87,19 @@ class Shares:
         """What is asked for, by its text, in order; None of answers that take several requests."""
         return None if self.plan is None else {one.text: one for one in self.plan[0].asked}
 
-    def cells(self, statistic: str) -> list[dict[str, str]]:
-        """Return by column the label of each cell of an answer of one request, in order."""
-        return [] if self.plan is None else labels((self.asked or {})[statistic], self.plan[0].table)
-
-    def answers(
-        self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float
-    ) -> list[Answer]:
-        """Return the answers that the ring elements of some parties' total give, where they are computed."""
-        if self.plan is None:
-            return []
-        return self._sums(self.plan, total, variance, numbers, hide).answers(self.plan[0].asked)
-
     def estimates(
         self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float, outside: float
     ) -> list[Estimates]:
-        """Return the answers with all numbers that are computed here.
+        """Return what the ring elements of some parties' total give, of the answers that are computed.
 
-        `outside`: the probability that an interval misses. Other arguments as of `answers`.
+        `hide`: a count is shown from so many deviations of its noise on. `outside`: the probability that an
+        interval misses.
         """
         if self.plan is None:
             return []
-        sums = self._sums(self.plan, total, variance, numbers, hide)
-        return [*estimates(sums, self.plan[0].asked, outside)]
-
-    def _sums(
-        self,
-        plan: tuple[Given, Planned],
-        total: Sequence[int],
-        variance: int,
-        numbers: Sequence[int],
-        hide: float,
-    ) -> Sums:
-        request, planned = plan
+        request, planned = self.plan
         lowest = len(numbers) * min(ends_of(one, request.table)[0] for one in planned.scaled)
-        return Sums(
+        sums = Sums(
             request.table,
             planned.scaled,
             [value + lowest for value in total],
@@ -131,6 +109,7 @@ class Shares:
             hide,
             lambda block: len(numbers) / self.counted if planned.is_laplace(block) else None,
         )
+        return [*estimates(sums, request.asked, planned, outside)]
 
 
 def read_shares(sums: SessionSums) -> Shares | None:

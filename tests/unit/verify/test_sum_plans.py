@@ -167,27 +167,25 @@ def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None
     together, level = bool(rng.random() < 0.3), float(rng.choice([0.5, 0.9, 0.999]))
     expected = checked.answers(total, numbers, level=level, simultaneous=together, hide=hide)
     elements = [int(value) - len(numbers) * int(checked.encoding.lowest) for value in total]
-    own = shares.answers(elements, int(checked.variance), numbers, hide)
+    outside = (1 - level) / (len(expected.estimates) if together else 1)
+    own = shares.estimates(elements, int(checked.variance), numbers, hide, outside)
     computed = {one.statistic for one in own}
     others = {f"estimates of {one.text}" for one in checked.request.statistics if one.text not in computed}
     # the other ones are fields of every result
     assert {one for one in shares.unchecked if one.startswith("estimates")} == others
     check_order([*(shares.asked or {})], [{"statistic": each.statistic} for each in expected.estimates])
     for one in own:
-        found = [*zip(one.values, one.errors, strict=True)]
+        found = [(each.numbers["value"], each.numbers["standard_error"]) for each in one.each]
         first = [(each.value, each.standard_error) for each in expected.of(one.statistic)]
         assert len(found) == len(first)
-        assert shares.cells(one.statistic) == [each.cell for each in expected.of(one.statistic)]
+        assert [each.cell for each in one.each] == [each.cell for each in expected.of(one.statistic)]
         for (value, error), (right, size) in zip(found, first, strict=True):
             assert (value is None, error is None) == (right is None, size is None)
             assert value is None or value == pytest.approx(right, rel=1e-9, abs=1e-9 * (size or 0.0))
             assert error is None or error == pytest.approx(size, rel=1e-9)
-    outside = (1 - level) / (len(expected.estimates) if together else 1)
     fields: list[Given] = json.loads(msgspec.json.encode(expected.estimates))
-    made = shares.estimates(elements, int(checked.variance), numbers, hide, outside)
-    assert [one.statistic for one in made] == [one.statistic for one in own]
-    for each in made:
-        assert not check_estimates(each, fields) or outside < 1e-4
+    for one in own:
+        assert not check_estimates(one, fields) or outside < 1e-4
 
 
 @pytest.mark.thin(32)
@@ -222,15 +220,14 @@ def test_both_reconcile_a_count_that_follows_from_another_once() -> None:
     total = np.rint(9 * (0.5 * low + 0.5 * high) * np.linspace(0.3, 1.0, len(low))).astype(np.int64)
     answers = checked.answers(total, range(9), level=0.9, simultaneous=False)
     elements = [int(value) - 9 * int(checked.encoding.lowest) for value in total]
-    for one in shares.answers(elements, int(checked.variance), range(9), 3.0):
-        expected = [(each.value, each.standard_error) for each in answers.of(one.statistic)]
-        shown = [pair for pair in expected if pair[0] is not None]
-        assert [value for value in one.values if value is not None] == pytest.approx(
-            [value for value, _ in shown], rel=1e-9
-        )
-        assert [error for error in one.errors if error is not None] == pytest.approx(
-            [error for _, error in expected if error is not None], rel=1e-9
-        )
+    for one in shares.estimates(elements, int(checked.variance), range(9), 3.0, 0.1):
+        for name in ("value", "standard_error"):
+            expected = [getattr(each, name) for each in answers.of(one.statistic)]
+            found = [each.numbers[name] for each in one.each]
+            assert [number is None for number in found] == [number is None for number in expected]
+            assert [number for number in found if number is not None] == pytest.approx(
+                [number for number in expected if number is not None], rel=1e-9
+            )
 
 
 @pytest.mark.long

@@ -1,0 +1,111 @@
+"""The second auditor finds the estimates of real tables, which the product finds, by its own code."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from smpc_dp.engine.registry import checker_of
+from smpc_dp.records.regression import chi_square
+from smpc_dp.records.table import read_table
+from smpc_dp_verify import regression as second
+from smpc_dp_verify.matrices import eigen, has_small_radius, inverse
+from smpc_dp_verify.result import check_estimates
+from smpc_dp_verify.session import Session
+from smpc_dp_verify.sum_plan import read_shares
+from smpc_dp_verify.sums import read_sums
+
+PARTIES, ROWS = 4, 400
+COLUMNS: dict[str, Any] = {
+    "age": {"lower": 0, "upper": 100, "step": 0.5, "bins": [40, 65]},
+    "bmi": {"lower": 10.0, "upper": 60.0, "missing": False},
+    "ill": {"lower": 0, "upper": 1, "step": 1, "missing": False},
+    "sex": {"values": ["f", "m"], "other": "f", "missing": False},
+    "ward": {"values": ["a", "b", "c"]},
+}
+ASKED = {
+    "pairs": ["covariance(age, bmi, ill) by sex", "correlation(age, bmi, ill)"],
+    "groups": ["difference(age) by sex", "risk(ill) by sex", "missing(age) by ward", "missing(ward)"],
+    "regression": ["regression(bmi ~ age * sex + ill)", "regression(age ~ bmi + ward) by sex"],
+    "laplace": ["risk(ill) by sex where age >= 40", "missing(age)"],
+}
+
+
+def compare(
+    ask: list[str], seed: int, epsilon: float = 3.0, split: str = "balanced", **display: Any
+) -> tuple[int, list[str]]:
+    """Compare all estimates of drawn tables; return how many have a value, and what is not compared."""
+    records = {"max_rows": ROWS, "rows_expected": PARTIES * ROWS, "columns": COLUMNS}
+    given: dict[str, Any] = {"records": records, "ask": ask, "split": split}
+    given |= {"epsilon": epsilon, "delta": 1e-6}
+    checked: Any = checker_of("secagg", 3)(given, PARTIES)[0]
+    names = [f"p{number}" for number in range(PARTIES)]
+    shares = read_shares(read_sums(Session(bytes(32), "secagg", 3, given, {}, names, "relay", None)))
+    assert shares is not None
+    shares.check(f"statistics {checked.planned()}")
+    rng, request = np.random.default_rng(seed), checked.request
+    deviations = [
+        np.full(one.block.cells, np.sqrt(PARTIES * float(request.variance_of(one.block))))
+        for one in request.blocks
+    ]
+    total = np.rint(rng.normal(0, 1, request.length) * np.concatenate(deviations)).astype(np.int64)
+    for _ in range(PARTIES):
+        age = rng.normal(50, 15, ROWS)
+        table = {
+            "age": np.where(rng.random(ROWS) < 0.1, np.nan, age),
+            "bmi": 25 + 0.1 * (age - 50) + rng.normal(0, 3, ROWS),
+            "ill": (rng.random(ROWS) < age / 120).astype(float),
+            "sex": rng.choice(["f", "m"], ROWS),
+            "ward": rng.choice(["a", "b", "c", "elsewhere"], ROWS),
+        }
+        total += request.vector(read_table(table, checked.schema))
+    level, hide = display.get("level", 0.95), display.get("hide", 3.0)
+    answers = checked.answers(total, range(PARTIES), level=level, simultaneous=False, hide=hide)
+    fields = json.loads(msgspec.json.encode(answers.estimates))
+    elements = [int(value) - PARTIES * int(checked.encoding.lowest) for value in total]
+    made = shares.estimates(elements, int(checked.variance), range(PARTIES), hide, 1 - level)
+    assert [one.statistic for one in made] == [one.text for one in checked.request.statistics]
+    unclear = [name for one in made for name in check_estimates(one, fields)]
+    return sum(each.numbers["value"] is not None for one in made for each in one.each), unclear
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ASKED)
+def test_both_find_the_estimates_of_pairs_and_groups(name: str, seed: int) -> None:
+    noise = (40.0, "range") if name == "regression" else (3.0, "balanced")
+    shown, unclear = compare(ASKED[name], seed, *noise)
+    assert shown >= 6
+    assert not unclear
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 3, 8, 21])
+def test_both_have_the_same_quantile_of_chi_square(freedom: int) -> None:
+    for outside in (0.9, 0.05, 1e-9):
+        assert second.chi_square(freedom, outside) == pytest.approx(chi_square(freedom, outside), rel=1e-12)
+
+
+def test_a_matrix_is_taken_for_what_its_eigenvalues_are() -> None:
+    rng = np.random.default_rng(7)
+    for size in (1, 2, 5, 9):
+        matrix = rng.normal(size=(size, size))
+        values, vectors = eigen((matrix @ matrix.T).tolist())
+        right = np.linalg.eigvalsh(matrix @ matrix.T)
+        assert sorted(values) == pytest.approx(right.tolist(), rel=1e-9, abs=1e-12)
+        back = np.array(vectors).T @ np.diag(values) @ np.array(vectors)
+        assert back == pytest.approx(matrix @ matrix.T, rel=1e-9, abs=1e-12)
+        assert inverse(matrix.tolist()) == pytest.approx(np.linalg.inv(matrix), rel=1e-8, abs=1e-10)
+        growth = np.abs(matrix) / np.abs(np.linalg.eigvals(np.abs(matrix))).max()
+        assert has_small_radius((0.999 * growth).tolist())
+        assert not has_small_radius((1.001 * growth).tolist())
+
+
+def test_both_find_the_estimates_of_pairs_within_the_noise() -> None:
+    """At so small an epsilon covariances are projected, and intervals are cut."""
+    for seed in range(3):
+        compare(["covariance(age, ill)", "difference(age) by sex"], seed, 0.05, hide=0.5)
+    shown = [compare(["regression(bmi ~ age + ill)"], 0, epsilon)[0] for epsilon in (0.01, 0.5)]
+    assert shown == [0, 3]

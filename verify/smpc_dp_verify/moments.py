@@ -1,0 +1,163 @@
+"""Covariances and correlations [docs/proofs/records.md, "Intervals"]."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from smpc_dp_verify.answers import Sums, labels
+from smpc_dp_verify.asked import ROBUST, Asked, selectors
+from smpc_dp_verify.columns import Block
+from smpc_dp_verify.intervals import Ends, minus, ratio_ends, scaled, squared, times, within
+from smpc_dp_verify.laws import Law
+from smpc_dp_verify.matrices import Matrix, eigen
+from smpc_dp_verify.numbers import Estimate, bounded
+
+# Columns of which eigenvalues take less than seconds.
+MOST_COLUMNS = 20
+# Eigenvalues above so small a part of the greatest one below 0 count as 0.
+ROUNDED = 1e-12
+Made = tuple[list[Estimate], float]
+
+
+class Moments:
+    """Noisy sums of products of columns in [-1, 1], in one cell, with deviation and law of their noise."""
+
+    def __init__(self, sums: Sums, one: Asked, at: int) -> None:
+        self._sums, self._one, self._at = sums, one, at
+        self.count, self.error = self.sum()
+
+    def sum(self, *powers: str) -> tuple[float, float]:
+        """Return the sum of a product over the rows that have all columns, and the noise's deviation."""
+        values, error = self._sums.of(self._block(*powers), self._one)
+        return values[self._at], error
+
+    def law(self, *powers: str) -> Law:
+        """Return the law of the noise of a product's sum."""
+        return self._sums.law(self._block(*powers), self._one)
+
+    def _block(self, *powers: str) -> Block:
+        by = selectors(self._one, self._sums.table)
+        return self._sums.table.block(*powers, over=self._one.columns, by=by)
+
+    @property
+    def least(self) -> float:
+        """What the number of rows must be above, to be shown."""
+        return self._sums.hide * self.error
+
+    def mean_ends(self, outside: float, *powers: str) -> Ends:
+        """Return the ends of the mean of a product."""
+        laws = self.law(*powers), self.law()
+        ends = ratio_ends(self.sum(*powers), (self.count, self.error), self.least, outside, laws)
+        return within(ends, 0.0 if len({*powers}) < len(powers) else -1.0, 1.0)
+
+    def covariance_ends(self, outside: float, a: str, b: str) -> Ends:
+        """Return the ends of a covariance, of three means of which each misses with this probability."""
+        first, second = self.mean_ends(outside, a), self.mean_ends(outside, b)
+        both = squared(first) if a == b else times(first, second)
+        ends = minus(self.mean_ends(outside, a, b), both)
+        return within(ends, 0.0 if a == b else -1.0, 1.0)
+
+    def covariance(self, a: str, b: str) -> float:
+        """Return a covariance without the bias that noise brings to the product of the means."""
+        (x, error), (y, _), (both, _) = self.sum(a), self.sum(b), self.sum(a, b)
+        x, y, both = x / self.count, y / self.count, both / self.count
+        noise = x * y * self.error**2 + (error**2 if a == b else 0.0)
+        return both - x * y + noise / self.count**2
+
+    def covariance_error(self, a: str, b: str) -> float:
+        """Return the standard error that noise brings to a covariance."""
+        (x, x_error), (y, y_error), (both, error) = self.sum(a), self.sum(b), self.sum(a, b)
+        x, y, both = x / self.count, y / self.count, both / self.count
+        parts = [error, (both - 2 * x * y) * self.error]
+        parts += [2 * x * x_error] if a == b else [y * x_error, x * y_error]
+        return math.hypot(*parts) / self.count
+
+    def correlation_error(self, a: str, b: str, matrix: tuple[float, float, float]) -> float:
+        """Return the standard error that noise brings to a correlation.
+
+        `matrix`: both variances and the covariance.
+        """
+        of_a, of_b, both = matrix
+        size = math.sqrt(of_a * of_b)
+        ratio, n = both / size, self.count
+        x, y = self.sum(a)[0] / n, self.sum(b)[0] / n
+        of_squares = [(a, x, y, ratio / (2 * of_a)), (b, y, x, ratio / (2 * of_b))]
+        slopes: list[tuple[float, tuple[str, ...]]] = [(1 / size, (a, b))]
+        of_count = (2 * x * y - self.sum(a, b)[0] / n) / size
+        for name, mean, other, half in of_squares:
+            slopes += [(-half, (name, name)), (2 * half * mean - other / size, (name,))]
+            of_count += half * (self.sum(name, name)[0] / n - 2 * mean**2)
+        slopes.append((of_count, ()))
+        return math.hypot(*(slope * self.sum(*powers)[1] / n for slope, powers in slopes))
+
+
+def projected(matrix: Matrix) -> Matrix:
+    """Return the nearest matrix without negative eigenvalues."""
+    values, vectors = eigen(matrix)
+    if min(values) >= -ROUNDED * max(abs(max(values)), ROUNDED):
+        return matrix
+    size = range(len(matrix))
+    pairs = [(value, vector) for value, vector in zip(values, vectors, strict=True) if value > 0]
+    return [[math.fsum(value * one[i] * one[j] for value, one in pairs) for j in size] for i in size]
+
+
+def _each(sums: Sums, one: Asked) -> list[tuple[Moments, dict[str, str], Matrix | None]]:
+    """Return the moments of each cell, its labels, and the covariances; None where the count is hidden."""
+    result: list[tuple[Moments, dict[str, str], Matrix | None]] = []
+    for at, cell in enumerate(labels(one, sums.table)):
+        moments = Moments(sums, one, at)
+        made = None
+        if moments.count > moments.least:
+            made = projected([[moments.covariance(a, b) for b in one.columns] for a in one.columns])
+        result.append((moments, cell, made))
+    return result
+
+
+def _named(one: Asked, pair: tuple[str, str]) -> str:
+    robust = f", {ROBUST}" if one.kind.startswith(ROBUST) else ""
+    return f"{one.kind.removeprefix(f'{ROBUST} ')}({', '.join(pair)}{robust})"
+
+
+def covariances(sums: Sums, one: Asked, outside: float) -> Made:
+    """Return the estimates of the covariance of each pair of columns, a column with itself too."""
+    made, error = [], 0.0
+    for moments, cell, matrix in _each(sums, one):
+        error = moments.error
+        for (i, a), (j, b) in itertools.combinations_with_replacement(enumerate(one.columns), 2):
+            size = math.prod(sums.table.columns[name].width / 2 for name in (a, b))
+            ends = moments.covariance_ends(outside / (2 if i == j else 3), a, b)
+            numbers = {"over": moments.count} | bounded(scaled(ends, size))
+            if matrix is not None:
+                numbers["value"] = size * matrix[i][j]
+                numbers["standard_error"] = size * moments.covariance_error(a, b)
+            made.append(Estimate(_named(one, (a, b)), f"{a} {b}", cell, numbers))
+    return made, error
+
+
+def correlations(sums: Sums, one: Asked, outside: float) -> Made:
+    """Return the estimates of the correlation of each pair of columns."""
+    made, error = [], 0.0
+    for moments, cell, matrix in _each(sums, one):
+        error = moments.error
+        for (i, a), (j, b) in itertools.combinations(enumerate(one.columns), 2):
+            both, of_a, of_b = (
+                moments.covariance_ends(outside / 5, *pair) for pair in ((a, b), (a, a), (b, b))
+            )
+            numbers = {"over": moments.count} | bounded(_correlation_ends(both, of_a, of_b))
+            if matrix is not None and of_a[0] > 0 < of_b[0] and matrix[i][i] > 0 < matrix[j][j]:
+                known = matrix[i][i], matrix[j][j], matrix[i][j]
+                value = matrix[i][j] / math.sqrt(matrix[i][i] * matrix[j][j])
+                numbers["value"] = min(max(value, -1.0), 1.0)
+                numbers["standard_error"] = moments.correlation_error(a, b, known)
+            made.append(Estimate(_named(one, (a, b)), "", cell, numbers))
+    return made, error
+
+
+def _correlation_ends(both: Ends, first: Ends, second: Ends) -> Ends:
+    """Return the ends of a correlation, from those of the covariance and both variances."""
+    least, most = (math.sqrt(first[at] * second[at]) for at in (0, 1))
+    if least <= 0:
+        return -1.0, 1.0
+    low, high = both[0] / (least if both[0] < 0 else most), both[1] / (least if both[1] > 0 else most)
+    return within((low, high), -1.0, 1.0)

@@ -1,0 +1,25 @@
+"""One estimate of a result, as it is compared with the file."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from smpc_dp_verify.intervals import Ends
+
+# Numbers by their names in a result; NaN where programs may differ.
+Fields = dict[str, float | None]
+
+
+class Estimate(NamedTuple):
+    """One estimate: name, unit, the labels of its cell by column, and its numbers."""
+
+    name: str
+    unit: str
+    cell: dict[str, str]
+    numbers: Fields
+
+
+def bounded(ends: Ends) -> Fields:
+    """Return the ends of an interval, None for one that is infinite."""
+    return {name: None if math.isinf(end) else end for name, end in zip(("low", "high"), ends, strict=True)}

@@ -1,0 +1,243 @@
+"""Linear regressions with normal noise [docs/proofs/records.md, "Intervals"]."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from smpc_dp_verify.answers import Sums, labels
+from smpc_dp_verify.asked import Asked, selectors
+from smpc_dp_verify.columns import Block, Table
+from smpc_dp_verify.formula import blocks_of_sums
+from smpc_dp_verify.intervals import around
+from smpc_dp_verify.laws import OF_NORMAL, solved
+from smpc_dp_verify.matrices import Matrix, applied, eigen, has_small_radius, inverse
+from smpc_dp_verify.numbers import Estimate, bounded
+
+# An eigenvalue below this part of the greatest one may be 0.
+LEAST = 1e-12
+Levels = dict[str, int]
+
+
+class Coefficient(NamedTuple):
+    """A product of columns of numbers, and the category of each of its other columns."""
+
+    numbers: tuple[str, ...]
+    levels: tuple[tuple[str, int], ...]
+
+
+# A cell of a block, whose noise is one number.
+Noise = tuple[Block, int]
+
+
+class Entry(NamedTuple):
+    """A sum of the normal equations, the noises in it, and the deviation of each."""
+
+    value: float
+    noises: tuple[Noise, ...]
+    deviation: float
+
+
+NOTHING = Entry(0.0, (), 0.0)
+
+
+class Solution(NamedTuple):
+    """Coefficients of columns as declared, less the middle of the response: values, errors, half widths."""
+
+    values: list[float]
+    errors: list[float]
+    wide: list[float]
+
+
+def coefficients(one: Asked, table: Table) -> list[Coefficient]:
+    """Return the coefficients of a regression, the intercept first."""
+    result = [Coefficient((), ())]
+    for product in one.products:
+        categories = [name for name in product if table.columns[name].values]
+        choices = (
+            [
+                (name, at)
+                for at in range(len(table.columns[name].values))
+                if at != table.columns[name].reference
+            ]
+            for name in categories
+        )
+        numbers = tuple(name for name in product if name not in categories)
+        result += [Coefficient(numbers, levels) for levels in itertools.product(*choices)]
+    return result
+
+
+def regressions(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate], float]:
+    """Return the estimates of the coefficients in each group."""
+    table, made = sums.table, list[Estimate]()
+    every, response = coefficients(one, table), table.columns[one.columns[0]]
+    there = [not _is_lost(each, sums, one) for each in every]
+    kept = [each for each, is_there in zip(every, there, strict=True) if is_there]
+    contrasts = [[response.width / 2 * value for value in row] for row in _contrasts(kept, table)]
+    row_error = 0.0
+    for group, cell in enumerate(labels(one, table)):
+        equations = _Equations(sums, one, group)
+        count = equations.sum((), {})
+        row_error = count.deviation * math.sqrt(len(count.noises))
+        solution = equations.solve(kept, contrasts, outside) if kept else None
+        rows = iter(range(len(kept)))
+        for each, is_there in zip(every, there, strict=True):
+            numbers: dict[str, float | None] = {"over": count.value}
+            row = next(rows) if is_there else None
+            if solution is not None and row is not None:
+                value = solution.values[row] + (0.0 if each.numbers or each.levels else response.middle)
+                numbers |= {"value": value, "standard_error": solution.errors[row]}
+                numbers |= bounded(around(value, solution.wide[row], 1.0))
+            unit = " / ".join((one.columns[0], *each.numbers))
+            made.append(Estimate(_label(each, table), unit, cell, numbers))
+    return made, row_error
+
+
+def _label(one: Coefficient, table: Table) -> str:
+    parts = [f"slope of {':'.join(one.numbers)}"] if one.numbers else []
+    for name, level in one.levels:
+        column = table.columns[name]
+        parts.append(f"{name} = {column.values[level]} against {column.values[column.reference]}")
+    return ", ".join(parts) or "intercept"
+
+
+def _is_lost(coefficient: Coefficient, sums: Sums, one: Asked) -> bool:
+    """Tell whether a coefficient is of a party, or compares with one, that is not counted."""
+    for name in one.columns:
+        column = sums.table.columns[name]
+        if column.is_party:
+            level = dict(coefficient.levels).get(name, column.reference)
+            return not {level, column.reference} <= sums.parties
+    return False
+
+
+def _contrasts(kept: list[Coefficient], table: Table) -> Matrix:
+    """Return the matrix K that turns coefficients of numbers in [-1, 1] into those of columns as declared."""
+
+    def entry(own: Coefficient, other: Coefficient) -> float:
+        if own.levels != other.levels or not {*own.numbers} <= {*other.numbers}:
+            return 0.0
+        columns = [(table.columns[name], name in own.numbers) for name in other.numbers]
+        return math.prod(
+            (1.0 if is_own else -column.middle) / (column.width / 2) for column, is_own in columns
+        )
+
+    return [[entry(own, other) for other in kept] for own in kept]
+
+
+class _Equations:
+    """Noisy normal equations of a regression in one group, of numbers in [-1, 1]."""
+
+    def __init__(self, sums: Sums, one: Asked, group: int) -> None:
+        self._sums, self._one, self._group = sums, one, group
+        by = selectors(one, sums.table)
+        self._groups = math.prod(each.cells for each in by)
+        self._blocks = blocks_of_sums(one.columns, one.products, sums.table, by)
+
+    def sum(self, numbers: tuple[str, ...], levels: Levels) -> Entry:
+        """Return the sum of a product over the rows of some categories."""
+        block = self._blocks[tuple(sorted(numbers)), frozenset(levels)]
+        values, deviation = self._sums.of(block, self._one)
+        own = block.selectors[len(selectors(self._one, self._sums.table)) :]
+        ranges = [[levels[each.column]] if each.column in levels else list(range(each.cells)) for each in own]
+        size = block.cells // self._groups
+        cells = []
+        for chosen in itertools.product(*ranges):
+            at = 0
+            for each, cell in zip(own, chosen, strict=True):
+                at = at * each.cells + cell
+            cells.append(self._group * size + at)
+        return Entry(math.fsum(values[at] for at in cells), tuple((block, at) for at in cells), deviation)
+
+    def _entries(self, kept: list[Coefficient]) -> Iterator[tuple[int, int, Entry]]:
+        """Yield the entries of the matrix on and below the diagonal."""
+        for row, one in enumerate(kept):
+            for column, other in enumerate(kept[: row + 1]):
+                levels = dict(one.levels) | dict(other.levels)
+                # no row has two categories of one column
+                if all(levels[name] == level for name, level in one.levels):
+                    yield row, column, self.sum((*one.numbers, *other.numbers), levels)
+
+    def solve(self, kept: list[Coefficient], contrasts: Matrix, outside: float) -> Solution | None:
+        """Return the contrasts of the coefficients; None where the least eigenvalue is within the noise."""
+        size, response = len(kept), self._one.columns[0]
+        matrix = [[0.0] * size for _ in kept]
+        entries = [*self._entries(kept)]
+        for row, column, entry in entries:
+            matrix[row][column] = matrix[column][row] = entry.value
+        eigenvalues, _ = eigen(matrix)
+        if not min(eigenvalues) > LEAST * max(eigenvalues):
+            return None
+        rights = [self.sum((*one.numbers, response), dict(one.levels)) for one in kept]
+        inverted = inverse(matrix)
+        estimate = applied(inverted, [entry.value for entry in rights])
+        # by noise what it moves the equations by, at these coefficients and for each of them
+        moved: dict[Noise, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        by_column: list[dict[Noise, list[tuple[int, float]]]] = [defaultdict(list) for _ in kept]
+        for row, entry in enumerate(rights):
+            for noise in entry.noises:
+                moved[noise][row] += entry.deviation
+        for row, column, entry in entries:
+            for i, j in {(row, column), (column, row)}:
+                for noise in entry.noises:
+                    moved[noise][i] -= entry.deviation * estimate[j]
+                    by_column[j][noise].append((i, entry.deviation))
+
+        def spread(line: list[float]) -> float:
+            return _norm(math.fsum(line[i] * part for i, part in each.items()) for each in moved.values())
+
+        def slopes(line: list[float]) -> list[float]:
+            return [
+                _norm(math.fsum(line[i] * part for i, part in each) for each in own.values())
+                for own in by_column
+            ]
+
+        reach = math.sqrt(chi_square(size, outside))
+        growth = [[reach * slope for slope in slopes(line)] for line in inverted]
+        if not has_small_radius(growth):
+            return None
+        left = inverse([[float(i == j) - growth[i][j] for j in range(size)] for i in range(size)])
+        off = applied(left, [reach * spread(line) for line in inverted])
+        columns = [*zip(*inverted, strict=True)]
+        lines = [
+            [math.fsum(a * b for a, b in zip(row, column, strict=True)) for column in columns]
+            for row in contrasts
+        ]
+        errors = [spread(line) for line in lines]
+        wide = [
+            reach * (error + math.fsum(a * b for a, b in zip(slopes(line), off, strict=True)))
+            for error, line in zip(errors, lines, strict=True)
+        ]
+        return Solution(applied(contrasts, estimate), errors, wide)
+
+
+def _norm(parts: Iterator[float]) -> float:
+    return math.hypot(*parts)
+
+
+@functools.lru_cache(maxsize=256)
+def chi_square(freedom: int, outside: float) -> float:
+    """Return what a chi-square number with so many degrees of freedom exceeds with this probability."""
+    high, wanted = 2.0 * freedom, math.log(outside)
+    while chi_square_above(freedom, high) > outside:
+        high *= 2
+    value = solved(lambda x: wanted - math.log(max(chi_square_above(freedom, x), 1e-300)), 0.0, high)
+    return value * (1 + OF_NORMAL)
+
+
+def chi_square_above(freedom: int, value: float) -> float:
+    """Return the probability that a chi-square number with so many degrees of freedom is above a value."""
+    half = value / 2
+    if freedom % 2:
+        total, term, at = math.erfc(math.sqrt(half)), math.sqrt(half / math.pi) * math.exp(-half) * 2, 1.5
+    else:
+        total, term, at = 0.0, math.exp(-half), 1.0
+    while at <= freedom / 2:
+        total += term
+        term *= half / at
+        at += 1
+    return total
