@@ -30,12 +30,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Counts:
-    """Noisy counts of a table's cells, with deviation and law of their noise; the released ones if fitted."""
+    """Noisy counts of a table's cells, with deviation and law of their noise.
+
+    `is_fitted`: whether they are made to agree with other counts.
+    """
 
     values: list[float]
     error: float
     law: Law = NORMAL
-    released: list[float] | None = None
+    is_fitted: bool = False
 
 
 class Sums:
@@ -156,9 +159,13 @@ class Sums:
             self._fitted[one.text] = self._reconciled(self.table.block(by=selectors(one, self.table)), one)
         return self._fitted[one.text]
 
+    def released(self, one: Asked) -> Counts:
+        """Return the counts of a count, table or histogram as they were released."""
+        block = self.table.block(by=selectors(one, self.table))
+        return Counts(*self.of(block, one), self.law(block, one))
+
     def _reconciled(self, block: Block, one: Asked) -> Counts:
-        table, where = self.table, one.where
-        own = Counts(*self.of(block, one), self.law(block, one))
+        table, where, own = self.table, one.where, self.released(one)
         if (table.is_public(block) and not where) or len(block.selectors) > MOST_COLUMNS:
             return own
         plain = [each._replace(where=()) for each in self._sums if each.where == where]
@@ -171,7 +178,7 @@ class Sums:
             return own
         noisy = [Noisy(each.selectors, *self.of(each, one), self.law(each, one)) for each in used]
         values, error = reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
-        return Counts(values, error, law_in_cell(block.selectors, noisy, is_known=is_known), own.values)
+        return Counts(values, error, law_in_cell(block.selectors, noisy, is_known=is_known), is_fitted=True)
 
     def parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float], list[Law]]:
         """Return the noisy sums that a statistic needs, by cell; of each kind the deviation and the law."""
@@ -218,11 +225,37 @@ class Sums:
                 values.append(None)
                 errors.append(None)
                 continue
-            y, t = square / count, top / count
-            value = y - t * t + (e * e + (t * e_1) ** 2) / count**2
+            value, parts = variance_of(square, top, count, (e_2, e, e_1))
             values.append(half * min(max(value, 0.0), 1.0))
-            errors.append(half * math.hypot(e_2, 2 * t * e, (y - 2 * t * t) * e_1) / count)
+            errors.append(half * math.hypot(*parts))
         return Answer(one.text, values, errors)
+
+
+def variance_of(
+    square: float, top: float, count: float, errors: tuple[float, float, float]
+) -> tuple[float, list[float]]:
+    """Return a variance of values in [-1, 1] from noisy sums, and the error that each noise brings to it.
+
+    `errors`: the deviations of the noise in the sums of squares, of values and of rows.
+    """
+    (e_2, e, e_1), y, t = errors, square / count, top / count
+    value = y - t * t + (e * e + (t * e_1) ** 2) / count**2
+    return value, [part / count for part in (e_2, 2 * t * e, (y - 2 * t * t) * e_1)]
+
+
+def spreads(sums: Sums, one: Asked) -> list[float | None]:
+    """Return a column's standard deviation in [-1, 1] by cell; None without squares or within the noise."""
+    (name,), by = one.columns, selectors(one, sums.table)
+    blocks = [sums.table.block(*powers, over=(name,), by=by) for powers in ((name, name), (name,), ())]
+    if not sums.has(blocks[0], one):
+        return [None] * blocks[0].cells
+    (squares, e_2), (tops, e), (counts, e_1) = (sums.of(block, one) for block in blocks)
+    result: list[float | None] = []
+    for square, top, count in zip(squares, tops, counts, strict=True):
+        value, parts = variance_of(square, top, count, (e_2, e, e_1)) if count > 0 else (0.0, [0.0])
+        is_clear = count > 0 and value > 2 * math.hypot(*parts)
+        result.append(math.sqrt(value) if is_clear else None)
+    return result
 
 
 def labels(answer: Asked, table: Table) -> list[dict[str, str]]:

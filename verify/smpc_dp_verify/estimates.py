@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from smpc_dp_verify.answers import ANSWERS, Sums, is_computed, labels
+from smpc_dp_verify.answers import ANSWERS, Counts, Sums, is_computed, labels, spreads, variance_of
 from smpc_dp_verify.asked import ROBUST, Asked, selectors
 from smpc_dp_verify.columns import Table
-from smpc_dp_verify.comparisons import differences, missing, risks
+from smpc_dp_verify.comparisons import differences, missing
 from smpc_dp_verify.intervals import (
     UNBOUNDED,
     around,
@@ -24,14 +24,17 @@ from smpc_dp_verify.intervals import (
 from smpc_dp_verify.laws import law_of
 from smpc_dp_verify.moments import MOST_COLUMNS, correlations, covariances
 from smpc_dp_verify.numbers import Estimate, Fields, bounded
+from smpc_dp_verify.population import is_clear, moved, of_population, together
 from smpc_dp_verify.record_noise import Planned
 from smpc_dp_verify.regression import coefficients, regressions
+from smpc_dp_verify.risks import risks
 
 # Of more cells than these the ends of intervals take more than seconds.
 MOST_ENDS = 4096
 # Numbers that are compared to a part of the noise in a number of rows, and all that are compared.
 OF_ROWS = ("over", "unreconciled")
-NUMBERS = ("value", "standard_error", "low", "high", *OF_ROWS)
+OF_SAMPLING = ("sampling_error", "population_low", "population_high", "p_value")
+NUMBERS = ("value", "standard_error", "low", "high", *OF_ROWS, *OF_SAMPLING)
 
 
 class Estimates(NamedTuple):
@@ -78,13 +81,15 @@ def _completed(sums: Sums, one: Asked, made: Estimate) -> Estimate:
     name = f"{made.name} where {one.condition}" if one.condition and made.name != one.text else made.name
     nothing: Fields = dict.fromkeys(NUMBERS)
     numbers = nothing if sums.is_lost(one, made.cell) else nothing | made.numbers
-    return Estimate(name, made.unit, made.cell, numbers)
+    if one.kind.startswith(ROBUST):
+        numbers |= dict.fromkeys(OF_SAMPLING, math.nan)
+    return made._replace(name=name, numbers=numbers)
 
 
 def _of_cells(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate], float]:
     """Return the estimates of an answer with one number in each cell."""
     answer, cells = ANSWERS[one.kind](sums, one), labels(one, sums.table)
-    others: list[Fields] = [dict.fromkeys(("low", "high", *OF_ROWS), math.nan)] * len(cells)
+    others: list[Fields] = [dict.fromkeys(NUMBERS[2:], math.nan)] * len(cells)
     row_error = 0.0
     if len(cells) <= MOST_ENDS:
         others, row_error = NUMBERS_OF[one.kind](sums, one, outside)
@@ -105,8 +110,8 @@ Made = tuple[list[Fields], float]
 
 
 def _of_counts(sums: Sums, one: Asked, outside: float) -> Made:
-    counts, least, possible = sums.fitted(one), sums.least_count(one), (0.0, sums.most_rows(one))
-    error, law = counts.error, counts.law
+    counts, own, least = sums.fitted(one), sums.released(one), sums.least_count(one)
+    error, law, possible = counts.error, counts.law, (0.0, sums.most_rows(one))
     z = law.quantile(outside)
     made: list[Fields] = []
     for at, value in enumerate(counts.values):
@@ -117,9 +122,23 @@ def _of_counts(sums: Sums, one: Asked, outside: float) -> Made:
         ends = around(value, error, z)
         if math.isfinite(least):
             ends = count_ends(value, error, least, outside, law)
-        released = None if counts.released is None else counts.released[at]
-        made.append(bounded(within(ends, *possible)) | {"unreconciled": released})
-    return made, sums.of(sums.table.block(by=selectors(one, sums.table)), one)[1]
+        ends, released = within(ends, *possible), own.values[at]
+        numbers = bounded(ends) | {"unreconciled": released if counts.is_fitted else None}
+        spread = _count_deviation(released, own) if selectors(one, sums.table) else None
+        if spread is not None:
+            numbers |= of_population(spread, moved(value, ends, spread, outside), possible)
+        made.append(numbers)
+    return made, own.error
+
+
+def _count_deviation(value: float, own: Counts) -> float | None:
+    """Return the deviation of a cell's count over samples of rows; None where it is within the noise."""
+    total = math.fsum(own.values)
+    rest, cells = total - value, len(own.values)
+    if min(value, rest) <= 0:
+        return None
+    error = own.error * math.hypot(rest**2, math.sqrt(cells - 1) * value**2) / total**2
+    return math.sqrt(value * rest / total) if is_clear(value * rest / total, error) else None
 
 
 def _of_sums(sums: Sums, one: Asked, outside: float) -> Made:
@@ -134,15 +153,21 @@ def _of_sums(sums: Sums, one: Asked, outside: float) -> Made:
 
 def _of_means(sums: Sums, one: Asked, outside: float) -> Made:
     column, (cells, (e, e_1), laws) = sums.table.columns[one.columns[0]], sums.parts(one)
-    least = sums.hide * e_1
+    least, half = sums.hide * e_1, column.width / 2
     made: list[Fields] = []
-    for top, count in cells:
+    for (top, count), spread in zip(cells, spreads(sums, one), strict=True):
         ends = UNBOUNDED
         if count > least and e_1 == 0:
             ends = around(top / count, e / count, laws[0].quantile(outside))
         elif count > least:
             ends = ratio_ends((top, e), (count, e_1), least, outside, (laws[0], laws[1]))
-        made.append(bounded(scaled(ends, column.width / 2, column.middle)) | {"over": count})
+        ends = scaled(ends, half, column.middle)
+        numbers = bounded(ends) | {"over": count}
+        if count > least and spread is not None:
+            error, value = half * spread / math.sqrt(count), column.middle + half * top / count
+            ends = moved(value, ends, error, outside)
+            numbers |= of_population(error, ends, (column.low, column.high))
+        made.append(numbers)
     return made, e_1
 
 
@@ -151,14 +176,20 @@ def _of_variances(sums: Sums, one: Asked, outside: float) -> Made:
     half, least = (column.width / 2) ** 2, sums.hide * e_1
     made: list[Fields] = []
     for square, top, count in cells:
-        ends = 0.0, 1.0
+        ends, sampled = (0.0, 1.0), Fields()
         if count > least:
             y, t = (
                 ratio_ends((value, error), (count, e_1), least, outside / 2, (own, law_1))
                 for value, error, own in ((square, e_2, law_2), (top, e, law))
             )
             ends = within(minus(within(y, 0.0, 1.0), squared(within(t, -1.0, 1.0))), 0.0, 1.0)
-        made.append(bounded(scaled(ends, half)) | {"over": count})
+            value, errors = variance_of(square, top, count, (e_2, e, e_1))
+            error = half * value * math.sqrt(2 / count)
+            if is_clear(value, math.hypot(*errors)):
+                parts = [(half * one, law) for one, law in zip(errors, (law_2, law, law_1), strict=True)]
+                ends_of_both = together(half * value, parts, error, outside)
+                sampled = of_population(error, ends_of_both, (0.0, half))
+        made.append(bounded(scaled(ends, half)) | {"over": count} | sampled)
     return made, e_1
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 
 from smpc_dp_verify.answers import Sums, labels
 from smpc_dp_verify.asked import ROBUST, Asked, selectors
 from smpc_dp_verify.columns import Block
-from smpc_dp_verify.intervals import Ends, minus, ratio_ends, scaled, squared, times, within
-from smpc_dp_verify.laws import Law
+from smpc_dp_verify.intervals import Ends, around, minus, ratio_ends, scaled, squared, times, within
+from smpc_dp_verify.laws import NORMAL, Law, Part, law_of
 from smpc_dp_verify.matrices import Matrix, eigen
-from smpc_dp_verify.numbers import Estimate, bounded
+from smpc_dp_verify.numbers import Estimate, Fields, bounded
+from smpc_dp_verify.population import is_clear, moved, of_population, p_value, scale_of_p, together
 
 # Columns of which eigenvalues take less than seconds.
 MOST_COLUMNS = 20
 # Eigenvalues above so small a part of the greatest one below 0 count as 0.
 ROUNDED = 1e-12
+# The number of rows above which a correlation has a sampling error, and the one that is nearest to 1.
+FEWEST, NEAREST = 3, 1 - 1e-15
 Made = tuple[list[Estimate], float]
 
 
@@ -65,16 +69,30 @@ class Moments:
         noise = x * y * self.error**2 + (error**2 if a == b else 0.0)
         return both - x * y + noise / self.count**2
 
-    def covariance_error(self, a: str, b: str) -> float:
-        """Return the standard error that noise brings to a covariance."""
-        (x, x_error), (y, y_error), (both, error) = self.sum(a), self.sum(b), self.sum(a, b)
-        x, y, both = x / self.count, y / self.count, both / self.count
-        parts = [error, (both - 2 * x * y) * self.error]
-        parts += [2 * x * x_error] if a == b else [y * x_error, x * y_error]
-        return math.hypot(*parts) / self.count
+    def _parts(self, slopes: Iterable[tuple[float, tuple[str, ...]]]) -> list[Part]:
+        """Return the errors that the noises of sums bring to a function of the means, with their laws.
 
-    def correlation_error(self, a: str, b: str, matrix: tuple[float, float, float]) -> float:
-        """Return the standard error that noise brings to a correlation.
+        `slopes`: of the function in the means of products, the last one in the number of rows over itself.
+        """
+        return [
+            (slope * self.sum(*powers)[1] / self.count, self.law(*powers))
+            for slope, powers in slopes
+            if slope
+        ]
+
+    def covariance_parts(self, a: str, b: str) -> list[Part]:
+        """Return the errors that noises bring to a covariance."""
+        x, y, both = (self.sum(*powers)[0] / self.count for powers in ((a,), (b,), (a, b)))
+        slopes: list[tuple[float, tuple[str, ...]]] = [(1.0, (a, b)), (both - 2 * x * y, ())]
+        return self._parts([*slopes, *([(2 * x, (a,))] if a == b else [(y, (a,)), (x, (b,))])])
+
+    def parts_without_correlation(self, a: str, b: str, size: float) -> list[Part]:
+        """Return the errors that noises bring to a correlation of 0; `size`: of both deviations."""
+        x, y = (self.sum(name)[0] / self.count for name in (a, b))
+        return self._parts([(1 / size, (a, b)), (-y / size, (a,)), (-x / size, (b,)), (x * y / size, ())])
+
+    def correlation_parts(self, a: str, b: str, matrix: tuple[float, float, float]) -> list[Part]:
+        """Return the errors that noises bring to a correlation.
 
         `matrix`: both variances and the covariance.
         """
@@ -88,8 +106,7 @@ class Moments:
         for name, mean, other, half in of_squares:
             slopes += [(-half, (name, name)), (2 * half * mean - other / size, (name,))]
             of_count += half * (self.sum(name, name)[0] / n - 2 * mean**2)
-        slopes.append((of_count, ()))
-        return math.hypot(*(slope * self.sum(*powers)[1] / n for slope, powers in slopes))
+        return self._parts([*slopes, (of_count, ())])
 
 
 def projected(matrix: Matrix) -> Matrix:
@@ -129,8 +146,14 @@ def covariances(sums: Sums, one: Asked, outside: float) -> Made:
             ends = moments.covariance_ends(outside / (2 if i == j else 3), a, b)
             numbers = {"over": moments.count} | bounded(scaled(ends, size))
             if matrix is not None:
-                numbers["value"] = size * matrix[i][j]
-                numbers["standard_error"] = size * moments.covariance_error(a, b)
+                parts = [(size * part, law) for part, law in moments.covariance_parts(a, b)]
+                value, noise = size * matrix[i][j], math.hypot(*(part for part, _ in parts))
+                numbers |= {"value": value, "standard_error": noise}
+                if i != j or is_clear(size * moments.covariance(a, a), noise):
+                    square = matrix[i][i] * matrix[j][j] + matrix[i][j] ** 2
+                    error_of_rows = size * math.sqrt(square / moments.count)
+                    ends = together(value, parts, error_of_rows, outside)
+                    numbers |= of_population(error_of_rows, ends)
             made.append(Estimate(_named(one, (a, b)), f"{a} {b}", cell, numbers))
     return made, error
 
@@ -145,13 +168,33 @@ def correlations(sums: Sums, one: Asked, outside: float) -> Made:
                 moments.covariance_ends(outside / 5, *pair) for pair in ((a, b), (a, a), (b, b))
             )
             numbers = {"over": moments.count} | bounded(_correlation_ends(both, of_a, of_b))
+            scales: tuple[tuple[str, float], ...] = ()
             if matrix is not None and of_a[0] > 0 < of_b[0] and matrix[i][i] > 0 < matrix[j][j]:
-                known = matrix[i][i], matrix[j][j], matrix[i][j]
-                value = matrix[i][j] / math.sqrt(matrix[i][i] * matrix[j][j])
-                numbers["value"] = min(max(value, -1.0), 1.0)
-                numbers["standard_error"] = moments.correlation_error(a, b, known)
-            made.append(Estimate(_named(one, (a, b)), "", cell, numbers))
+                size = math.sqrt(matrix[i][i] * matrix[j][j])
+                value = min(max(matrix[i][j] / size, -1.0), 1.0)
+                parts = moments.correlation_parts(a, b, (matrix[i][i], matrix[j][j], matrix[i][j]))
+                numbers |= {"value": value, "standard_error": math.hypot(*(part for part, _ in parts))}
+                if moments.count > FEWEST:
+                    null = moments.parts_without_correlation(a, b, size)
+                    numbers |= _of_population(value, parts, null, moments.count, outside)
+                    scales = (("p_value", scale_of_p(numbers["p_value"])),)
+            made.append(Estimate(_named(one, (a, b)), "", cell, numbers, scales))
     return made, error
+
+
+def _of_population(value: float, parts: list[Part], null: list[Part], count: float, outside: float) -> Fields:
+    """Return what a correlation says of a population: the ends on Fisher's scale, and a p-value."""
+    noise = math.hypot(*(part for part, _ in parts))
+    ends = around(value, noise, law_of(parts).quantile(outside))
+    low, middle, high = (_fisher(one) for one in (ends[0], value, ends[1]))
+    low, high = moved(middle, (low, high), 1 / math.sqrt(count - 3), outside)
+    error = (1 - value**2) / math.sqrt(count - 3) if abs(value) < 1 else None
+    tested = p_value(value, [*null, (1 / math.sqrt(count - 1), NORMAL)])
+    return of_population(error, (math.tanh(low), math.tanh(high))) | {"p_value": tested}
+
+
+def _fisher(value: float) -> float:
+    return value if math.isnan(value) else math.atanh(min(max(value, -NEAREST), NEAREST))
 
 
 def _correlation_ends(both: Ends, first: Ends, second: Ends) -> Ends:

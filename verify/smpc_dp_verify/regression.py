@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import operator
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from smpc_dp_verify.answers import Sums, labels
@@ -14,9 +15,10 @@ from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block, Table
 from smpc_dp_verify.formula import blocks_of_sums
 from smpc_dp_verify.intervals import around
-from smpc_dp_verify.laws import OF_NORMAL, solved
+from smpc_dp_verify.laws import NORMAL, OF_NORMAL, solved
 from smpc_dp_verify.matrices import Matrix, applied, eigen, has_small_radius, inverse
 from smpc_dp_verify.numbers import Estimate, bounded
+from smpc_dp_verify.population import is_clear, of_population
 
 # An eigenvalue below this part of the greatest one may be 0.
 LEAST = 1e-12
@@ -42,15 +44,17 @@ class Entry(NamedTuple):
     deviation: float
 
 
-NOTHING = Entry(0.0, (), 0.0)
-
-
 class Solution(NamedTuple):
-    """Coefficients of columns as declared, less the middle of the response: values, errors, half widths."""
+    """Coefficients of columns as declared, less the middle of the response: values, errors, half widths.
+
+    `sampling`: standard errors of the rows as a sample; `both`: half widths for noise and sampling.
+    """
 
     values: list[float]
     errors: list[float]
     wide: list[float]
+    sampling: list[float] | None
+    both: list[float] | None
 
 
 def coefficients(one: Asked, table: Table) -> list[Coefficient]:
@@ -83,7 +87,8 @@ def regressions(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate],
         equations = _Equations(sums, one, group)
         count = equations.sum((), {})
         row_error = count.deviation * math.sqrt(len(count.noises))
-        solution = equations.solve(kept, contrasts, outside) if kept else None
+        fit = equations.fit(kept) if kept else None
+        solution = None if fit is None else fit.solve(contrasts, count.value, outside)
         rows = iter(range(len(kept)))
         for each, is_there in zip(every, there, strict=True):
             numbers: dict[str, float | None] = {"over": count.value}
@@ -92,6 +97,9 @@ def regressions(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate],
                 value = solution.values[row] + (0.0 if each.numbers or each.levels else response.middle)
                 numbers |= {"value": value, "standard_error": solution.errors[row]}
                 numbers |= bounded(around(value, solution.wide[row], 1.0))
+                sampled = None if solution.sampling is None else solution.sampling[row]
+                ends = None if solution.both is None else around(value, solution.both[row], 1.0)
+                numbers |= of_population(sampled, ends)
             unit = " / ".join((one.columns[0], *each.numbers))
             made.append(Estimate(_label(each, table), unit, cell, numbers))
     return made, row_error
@@ -162,61 +170,102 @@ class _Equations:
                 if all(levels[name] == level for name, level in one.levels):
                     yield row, column, self.sum((*one.numbers, *other.numbers), levels)
 
-    def solve(self, kept: list[Coefficient], contrasts: Matrix, outside: float) -> Solution | None:
-        """Return the contrasts of the coefficients; None where the least eigenvalue is within the noise."""
-        size, response = len(kept), self._one.columns[0]
-        matrix = [[0.0] * size for _ in kept]
+    def fit(self, kept: list[Coefficient]) -> _Fit | None:
+        """Return the solution; None unless the least eigenvalue of the matrix is clearly above 0."""
+        response = self._one.columns[0]
         entries = [*self._entries(kept)]
+        rights = [self.sum((*one.numbers, response), dict(one.levels)) for one in kept]
+        matrix = [[0.0] * len(kept) for _ in kept]
         for row, column, entry in entries:
             matrix[row][column] = matrix[column][row] = entry.value
         eigenvalues, _ = eigen(matrix)
         if not min(eigenvalues) > LEAST * max(eigenvalues):
             return None
-        rights = [self.sum((*one.numbers, response), dict(one.levels)) for one in kept]
-        inverted = inverse(matrix)
-        estimate = applied(inverted, [entry.value for entry in rights])
-        # by noise what it moves the equations by, at these coefficients and for each of them
-        moved: dict[Noise, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-        by_column: list[dict[Noise, list[tuple[int, float]]]] = [defaultdict(list) for _ in kept]
+        return _Fit(inverse(matrix), entries, rights, self.sum((response, response), {}))
+
+
+class _Fit:
+    """Solution of noisy normal equations, and what each noise moves the equations by at it.
+
+    `inverted`: the inverse of the matrix. `entries`: of the matrix; `rights`: of the right side; `square`:
+    the sum of squares of the response.
+    """
+
+    def __init__(
+        self, inverted: Matrix, entries: list[tuple[int, int, Entry]], rights: list[Entry], square: Entry
+    ) -> None:
+        self._inverted, self._entries, self._rights, self._square = inverted, entries, rights, square
+        self.estimate = applied(inverted, [entry.value for entry in rights])
+        self._moved: dict[Noise, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        # of each coefficient what each noise in its column of the matrix moves
+        self._by_column: list[dict[Noise, list[tuple[int, float]]]] = [defaultdict(list) for _ in rights]
         for row, entry in enumerate(rights):
             for noise in entry.noises:
-                moved[noise][row] += entry.deviation
+                self._moved[noise][row] += entry.deviation
         for row, column, entry in entries:
             for i, j in {(row, column), (column, row)}:
                 for noise in entry.noises:
-                    moved[noise][i] -= entry.deviation * estimate[j]
-                    by_column[j][noise].append((i, entry.deviation))
+                    self._moved[noise][i] -= entry.deviation * self.estimate[j]
+                    self._by_column[j][noise].append((i, entry.deviation))
 
-        def spread(line: list[float]) -> float:
-            return _norm(math.fsum(line[i] * part for i, part in each.items()) for each in moved.values())
+    def _spread(self, line: Sequence[float]) -> float:
+        """Return the noise's deviation in this contrast of the equations."""
+        every = self._moved.values()
+        return math.hypot(*(math.fsum(line[i] * part for i, part in each.items()) for each in every))
 
-        def slopes(line: list[float]) -> list[float]:
-            return [
-                _norm(math.fsum(line[i] * part for i, part in each) for each in own.values())
-                for own in by_column
-            ]
+    def _slopes(self, line: Sequence[float]) -> list[float]:
+        """Return how much the deviation grows with the error of each coefficient."""
+        return [
+            math.hypot(*(math.fsum(line[i] * part for i, part in each) for each in own.values()))
+            for own in self._by_column
+        ]
 
+    def solve(self, contrasts: Matrix, count: float, outside: float) -> Solution | None:
+        """Return contrasts of the coefficients; None where no interval is bounded.
+
+        `count`: the noisy number of rows.
+        """
+        size, inverted = len(self.estimate), self._inverted
         reach = math.sqrt(chi_square(size, outside))
-        growth = [[reach * slope for slope in slopes(line)] for line in inverted]
+        growth = [[reach * slope for slope in self._slopes(line)] for line in inverted]
         if not has_small_radius(growth):
             return None
-        left = inverse([[float(i == j) - growth[i][j] for j in range(size)] for i in range(size)])
-        off = applied(left, [reach * spread(line) for line in inverted])
-        columns = [*zip(*inverted, strict=True)]
-        lines = [
-            [math.fsum(a * b for a, b in zip(row, column, strict=True)) for column in columns]
-            for row in contrasts
-        ]
-        errors = [spread(line) for line in lines]
-        wide = [
-            reach * (error + math.fsum(a * b for a, b in zip(slopes(line), off, strict=True)))
-            for error, line in zip(errors, lines, strict=True)
-        ]
-        return Solution(applied(contrasts, estimate), errors, wide)
+        within = inverse([[float(i == j) - growth[i][j] for j in range(size)] for i in range(size)])
+        off = applied(within, [reach * self._spread(line) for line in inverted])
+        # the inverse is symmetric
+        lines = [applied(inverted, row) for row in contrasts]
+        errors = [self._spread(line) for line in lines]
+        steps = [math.fsum(map(operator.mul, self._slopes(line), off)) for line in lines]
+        wide = [reach * (error + step) for error, step in zip(errors, steps, strict=True)]
+        made = Solution(applied(contrasts, self.estimate), errors, wide, None, None)
+        if count <= size:
+            return made
+        squares, error = self._residuals()
+        is_known = is_clear(squares, error)
+        variance = (squares if is_known else max(squares, 0.0) + 2 * error) / (count - size)
+        of_rows = [math.fsum(map(operator.mul, *pair)) for pair in zip(lines, contrasts, strict=True)]
+        sampling = [math.sqrt(variance * max(one, 0.0)) for one in of_rows]
+        z = NORMAL.quantile(outside)
+        both = [z * math.hypot(*pair) for pair in zip(errors, sampling, strict=True)]
+        return made._replace(sampling=sampling if is_known else None, both=both)
 
-
-def _norm(parts: Iterator[float]) -> float:
-    return math.hypot(*parts)
+    def _residuals(self) -> tuple[float, float]:
+        """Return the sum of squared residuals, without the noise that is fitted, and its standard error."""
+        estimate = self.estimate
+        rights = [entry.value for entry in self._rights]
+        squares = self._square.value - math.fsum(map(operator.mul, estimate, rights))
+        for each in self._moved.values():
+            pairs = itertools.product(each.items(), repeat=2)
+            squares += math.fsum(a * self._inverted[i][j] * b for (i, a), (j, b) in pairs)
+        noises: dict[Noise, float] = defaultdict(float)
+        slopes = [(self._square, 1.0)]
+        slopes += [(entry, -2 * slope) for entry, slope in zip(self._rights, estimate, strict=True)]
+        for row, column, entry in self._entries:
+            slopes.append((entry, (1 if row == column else 2) * estimate[row] * estimate[column]))
+        for entry, slope in slopes:
+            for noise in entry.noises:
+                noises[noise] += slope * entry.deviation
+        return squares, math.hypot(*noises.values())
 
 
 @functools.lru_cache(maxsize=256)

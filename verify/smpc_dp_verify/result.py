@@ -24,6 +24,7 @@ from smpc_dp_verify.answers import SHOWN
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.estimates import OF_ROWS, Estimates
+from smpc_dp_verify.numbers import NEAR
 from smpc_dp_verify.session import has_small_order
 from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored, session_of
 from smpc_dp_verify.sum_plan import Shares, read_shares
@@ -34,8 +35,6 @@ from smpc_dp_verify.vector import opens
 HOLDS, FAILS, NO_SESSION, SOME_RUN, NOTHING_SIGNED, TWO_RESULTS = 0, 1, 3, 4, 6, 8
 DIGEST = re.compile("[0-9a-f]{64}")
 CLOSE = 1e-12
-# What another order of operations makes of an answer, as a part of it or of its noise.
-NEAR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -560,15 +559,16 @@ def check_estimates(right: Estimates, found: Sequence[dict[str, Any]]) -> list[s
     own, text = [each for each in found if each["statistic"] == right.statistic], right.statistic
     demand(len(own) == len(right.each), "wrong-result", f"the number of estimates of {text}")
     unclear: dict[str, None] = {}
-    for each, (name, unit, cell, numbers) in zip(own, right.each, strict=True):
+    for each, (name, unit, cell, numbers, scales) in zip(own, right.each, strict=True):
+        error = numbers["standard_error"] or 0.0
+        errors = dict.fromkeys(OF_ROWS, right.row_error) | dict(scales)
         for key, word in {"cell": cell, "name": name, "unit": unit, **right.words}.items():
             demand(each.get(key) == word, "wrong-result", f"{key} in the estimates of {text}")
         for key, number in numbers.items():
             if number is not None and math.isnan(number):
                 unclear[f"{key} in the estimates of {text}"] = None
                 continue
-            error = right.row_error if key in OF_ROWS else numbers["standard_error"] or 0.0
-            is_near = _is_near(each.get(key), number, error)
+            is_near = _is_near(each.get(key), number, errors.get(key, error))
             demand(is_near, "wrong-result", f"{key} in the estimates of {text}")
     return [*unclear]
 

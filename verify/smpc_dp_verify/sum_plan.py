@@ -27,7 +27,7 @@ MOST_COORDINATES, MOST_BLOCKS = 1 << 22, 8192
 # Below it the noise depends on how an account is rounded, and is not planned here.
 LEAST_EPSILON = 1e-5
 # Of a result: what of its estimates and of its privacy is not computed here.
-UNCHECKED_NUMBERS = ("note", "sampling_error", "p_value", "population_low", "population_high", "follow_up")
+UNCHECKED_NUMBERS = ("note", "follow_up")
 UNCHECKED_WORDS = ("privacy.claim", "privacy.assumptions", "privacy.not_protected")
 
 

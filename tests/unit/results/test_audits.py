@@ -332,7 +332,7 @@ def test_both_take_results_with_each_kind_of_noise(name: str, tmp_path: Path) ->
     assert both(file, session).code == 4
     unchecked = second.audit_result(file, session).unchecked
     assert unchecked[0] == ("note" if "law" in name else "estimates")
-    assert ("p_value" in unchecked) == ("law" in name)
+    assert ("follow_up" in unchecked) == ("law" in name)
     assert {"privacy.claim", "privacy.assumptions", "privacy.not_protected"} <= {*unchecked}
 
 

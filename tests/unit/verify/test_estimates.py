@@ -10,9 +10,13 @@ import numpy as np
 import pytest
 
 from smpc_dp.engine.registry import checker_of
+from smpc_dp.records import population
+from smpc_dp.records.noisy import laplace_distribution
 from smpc_dp.records.regression import chi_square
 from smpc_dp.records.table import read_table
+from smpc_dp_verify import population as second_population
 from smpc_dp_verify import regression as second
+from smpc_dp_verify.laws import laplace_law
 from smpc_dp_verify.matrices import eigen, has_small_radius, inverse
 from smpc_dp_verify.result import check_estimates
 from smpc_dp_verify.session import Session
@@ -86,6 +90,25 @@ def test_both_find_the_estimates_of_pairs_and_groups(name: str, seed: int) -> No
 def test_both_have_the_same_quantile_of_chi_square(freedom: int) -> None:
     for outside in (0.9, 0.05, 1e-9):
         assert second.chi_square(freedom, outside) == pytest.approx(chi_square(freedom, outside), rel=1e-12)
+
+
+@pytest.mark.parametrize("freedom", [0.3, 1.0, 57.2, 101.0, 9999.0, 1.1e4, 3e6, 1e12, np.inf])
+def test_both_have_the_same_tails_of_students_law(freedom: float) -> None:
+    for deviations in (0.0, 0.01, 1.0, 2.0, -5.0, 30.0):
+        right = pytest.approx(population.two_sided(deviations, freedom), rel=1e-11)
+        assert second_population.two_sided(deviations, freedom) == right
+
+
+def test_p_values_without_digits_to_compare_are_no_numbers() -> None:
+    laplace = laplace_law(1.25)
+    parts = [(1.0, laplace), (0.8, laplace)]
+    assert second_population.p_value(1.0, []) is None
+    assert np.isnan(second_population.p_value(20.0, parts))
+    found = second_population.p_value(3.0, parts)
+    first = laplace_distribution(1.25)
+    assert found == pytest.approx(population.p_value(3.0, [(1.0, first), (0.8, first)]), rel=1e-9)
+    # beyond the period both have the least one
+    assert second_population.p_value(200.0, parts) == population.p_value(200.0, [(1.0, first), (0.8, first)])
 
 
 def test_a_matrix_is_taken_for_what_its_eigenvalues_are() -> None:
