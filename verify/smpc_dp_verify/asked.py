@@ -553,10 +553,16 @@ DEGREES: dict[tuple[str, bool], tuple[tuple[int, int], ...]] = {
 }
 
 
-def _of_quantiles(one: Asked, table: Table) -> list[Term]:
-    levels, by = [table.points(one.columns[0], one.bins or 1)], selectors(one, table)
+def levels_of(one: Asked, table: Table) -> list[Selector]:
+    """Return the bins of each level of a quantile's tree, the finest first."""
+    levels = [table.points(one.columns[0], one.bins or 1)]
     while (last := levels[-1]).cells > CHILDREN:
         levels.append(Selector(last.column, -(-last.cells // CHILDREN), last.thresholds[::CHILDREN]))
+    return levels
+
+
+def _of_quantiles(one: Asked, table: Table) -> list[Term]:
+    levels, by = levels_of(one, table), selectors(one, table)
     factors = {table.block(by=(*by, level)): min(level.cells, CHILDREN) / 4 for level in levels}
     return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 

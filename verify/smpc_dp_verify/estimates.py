@@ -25,6 +25,7 @@ from smpc_dp_verify.laws import law_of
 from smpc_dp_verify.moments import MOST_COLUMNS, correlations, covariances
 from smpc_dp_verify.numbers import Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, moved, of_population, together
+from smpc_dp_verify.quantiles import is_known, quantiles
 from smpc_dp_verify.record_noise import Planned
 from smpc_dp_verify.regression import coefficients, regressions
 from smpc_dp_verify.risks import risks
@@ -68,6 +69,8 @@ def is_estimated(one: Asked, table: Table, planned: Planned) -> bool:
     """Tell whether the estimates of an answer are computed here."""
     if one.kind not in ESTIMATES:
         return is_computed(one, table)
+    if one.kind == "quantile" and is_known(one, table):
+        return False
     size = len(one.columns)
     if one.kind in OF_NORMAL_NOISE:
         if planned.has_laplace(one, table):
@@ -211,5 +214,6 @@ ESTIMATES: dict[str, Callable[[Sums, Asked, float], tuple[list[Estimate], float]
     "robust covariance": covariances,
     "robust correlation": correlations,
     "regression": regressions,
+    "quantile": quantiles,
 }
 OF_NORMAL_NOISE = ("regression",)

@@ -20,6 +20,8 @@ UNBOUNDED = (-math.inf, math.inf)
 CLEAR, CLEAR_OF_LAPLACE = 10.0, 25.0
 # Ratios from -1 to 1 that are tried, and those from 0 to 1 for which a quantile is taken.
 GRID, RATIOS = 4000, 8
+# Below it a probability has few digits.
+TINY, ROOT = 1e-290, math.sqrt(2)
 
 
 def around(value: float, error: float, z: float) -> Ends:
@@ -140,8 +142,8 @@ def _shown_ratio_ends(top: Noisy, below: Noisy, least: float, outside: float) ->
         spread = math.hypot(upper_error, ratio * lower_error)
         residual, sign = (upper - ratio * lower) / spread, -1.0 if ratio < 0 else 1.0
         bound = sign * residual + (room * spread / abs(ratio) if ratio else math.inf)
-        below_bound = 0.0 if bound == math.inf else log_normal(bound)
-        rare = math.exp(log_normal(sign * residual) - below_bound)
+        shown, seen = math.erfc(-bound / ROOT), math.erfc(-sign * residual / ROOT)
+        rare = seen / shown if seen > TINY else math.exp(log_normal(sign * residual) - log_normal(bound))
         if outside / 2 <= rare <= 1 - outside / 2:
             first, last = min(first, number), max(last, number)
     return 2 * max(first - 1, 0) / GRID - 1, 2 * min(last + 1, GRID) / GRID - 1
