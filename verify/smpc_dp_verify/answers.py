@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block, Table
-from smpc_dp_verify.laws import NORMAL, Law, laplace_law
-from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, is_count, law_in_cell, needed, reconciled
+from smpc_dp_verify.distributions import NORMAL, Distribution, laplace_distribution
+from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, distribution_in_cell, is_count, needed, reconciled
 from smpc_dp_verify.record_plan import Request, deviation_of
 from smpc_dp_verify.split import Scaled
 
@@ -37,7 +37,7 @@ class Counts:
 
     values: list[float]
     error: float
-    law: Law = NORMAL
+    distribution: Distribution = NORMAL
     is_fitted: bool = False
 
 
@@ -62,7 +62,7 @@ class Sums:
     ) -> None:
         self.table, self.hide = table, hide
         self._rows = rows or 0
-        self._laws: dict[Block, Law] = {}
+        self._distributions: dict[Block, Distribution] = {}
         self.parties, parties = {*counted}, len(counted)
         self._sums: dict[Block, tuple[list[float], float]] = {}
         self._fitted: dict[str, Counts] = {}
@@ -72,7 +72,7 @@ class Sums:
             each = [float(value) / float(one.scale) for value in steps]
             self._sums[one.block] = each, deviation_of(one, parties * variance_of(one.block), parties)
             if (shape := shape_of(one.block)) is not None:
-                self._laws[one.block] = laplace_law(shape)
+                self._distributions[one.block] = laplace_distribution(shape)
             at += one.block.cells
         # a count of complete rows that follows from one of all rows
         self._sources: dict[Block, Block] = {}
@@ -87,7 +87,9 @@ class Sums:
             deviation = math.hypot(first, second)
             self._sums[complete] = [value - other for value, other in pairs], deviation
             if (shape := shape_of(lacking)) is not None:
-                self._laws[complete] = laplace_law(shape, (first / deviation, second / deviation))
+                self._distributions[complete] = laplace_distribution(
+                    shape, (first / deviation, second / deviation)
+                )
 
     @classmethod
     def of_request(cls, request: Request, total: list[int], variance: int, counted: list[int]) -> Sums:
@@ -96,9 +98,9 @@ class Sums:
         rows = None if public is None else sum(public[party] for party in counted)
         return cls(request.table, request.blocks, total, lambda _: variance, counted, rows)
 
-    def law(self, block: Block, one: Asked) -> Law:
+    def distribution(self, block: Block, one: Asked) -> Distribution:
         """Return the law of the noise in a block's cells."""
-        return self._laws.get(block._replace(where=one.where), NORMAL)
+        return self._distributions.get(block._replace(where=one.where), NORMAL)
 
     def has(self, block: Block, one: Asked) -> bool:
         """Tell whether there is a sum of this block over the rows of a question."""
@@ -162,7 +164,7 @@ class Sums:
     def released(self, one: Asked) -> Counts:
         """Return the counts of a count, table or histogram as they were released."""
         block = self.table.block(by=selectors(one, self.table))
-        return Counts(*self.of(block, one), self.law(block, one))
+        return Counts(*self.of(block, one), self.distribution(block, one))
 
     def _reconciled(self, block: Block, one: Asked) -> Counts:
         table, where, own = self.table, one.where, self.released(one)
@@ -176,11 +178,13 @@ class Sums:
         is_known = table.public and not (columns or table.of_persons or where)
         if block not in used or (len(used) == 1 and not is_known):
             return own
-        noisy = [Noisy(each.selectors, *self.of(each, one), self.law(each, one)) for each in used]
+        noisy = [Noisy(each.selectors, *self.of(each, one), self.distribution(each, one)) for each in used]
         values, error = reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
-        return Counts(values, error, law_in_cell(block.selectors, noisy, is_known=is_known), is_fitted=True)
+        return Counts(
+            values, error, distribution_in_cell(block.selectors, noisy, is_known=is_known), is_fitted=True
+        )
 
-    def parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float], list[Law]]:
+    def parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float], list[Distribution]]:
         """Return the noisy sums that a statistic needs, by cell; of each kind the deviation and the law."""
         (name,), table, by = one.columns, self.table, selectors(one, self.table)
         blocks = [table.block(name, by=by), table.block(over=(name,), by=by)]
@@ -188,8 +192,15 @@ class Sums:
             blocks.insert(0, table.block(name, name, by=by))
         if one.kind == "sum" and table.columns[name].middle == 0:
             del blocks[1]
-        each, laws = [self.of(block, one) for block in blocks], [self.law(block, one) for block in blocks]
-        return [*zip(*(values for values, _ in each), strict=True)], [error for _, error in each], laws
+        each, distributions = (
+            [self.of(block, one) for block in blocks],
+            [self.distribution(block, one) for block in blocks],
+        )
+        return (
+            [*zip(*(values for values, _ in each), strict=True)],
+            [error for _, error in each],
+            distributions,
+        )
 
     def sums(self, one: Asked) -> Answer:
         """Return the answer of a sum: a column's sum in each cell, cut at 0 if values have one sign."""

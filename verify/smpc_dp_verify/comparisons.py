@@ -6,8 +6,8 @@ import math
 
 from smpc_dp_verify.answers import Sums, labels, variance_of
 from smpc_dp_verify.asked import Asked, selectors
+from smpc_dp_verify.distributions import distribution_of
 from smpc_dp_verify.intervals import Ends, around, ratio_ends, scaled, within
-from smpc_dp_verify.laws import law_of
 from smpc_dp_verify.numbers import NEAR, Estimate, bounded
 from smpc_dp_verify.population import of_population, scale_of_p
 from smpc_dp_verify.welch import NoisyMean, WelchTest
@@ -27,13 +27,13 @@ def missing(sums: Sums, one: Asked, outside: float) -> Made:
     lacking = given._replace(lacking=True)
     if sums.has(lacking, one):
         values, error = sums.of(lacking, one)
-        law = law_of([(error, sums.law(lacking, one))])
+        distribution = distribution_of([(error, sums.distribution(lacking, one))])
     else:
-        (rows, first), (found, second) = sums.of(every, one), sums.of(given, one)
-        values = [row - sum(found[at * each : (at + 1) * each]) for at, row in enumerate(rows)]
-        parts = [(first, sums.law(every, one)), *[(second, sums.law(given, one))] * each]
-        error, law = math.hypot(*(part for part, _ in parts)), law_of(parts)
-    made, z = [], law.quantile(outside)
+        (rows, first), (there, second) = sums.of(every, one), sums.of(given, one)
+        values = [row - sum(there[at * each : (at + 1) * each]) for at, row in enumerate(rows)]
+        parts = [(first, sums.distribution(every, one)), *[(second, sums.distribution(given, one))] * each]
+        error, distribution = math.hypot(*(part for part, _ in parts)), distribution_of(parts)
+    made, z = [], distribution.quantile(outside)
     for value, cell in zip(values, labels(one, table), strict=True):
         ends = bounded(within(around(value, error, z), 0.0, math.inf))
         numbers = {"value": max(value, 0.0), "standard_error": error} | ends
@@ -63,7 +63,7 @@ def differences(sums: Sums, one: Asked, outside: float) -> Made:
     (name,), table, by = one.columns, sums.table, selectors(one, sums.table)
     column, blocks = table.columns[name], (table.block(name, by=by), table.block(over=(name,), by=by))
     (tops, e), (counts, e_1) = (sums.of(block, one) for block in blocks)
-    laws = sums.law(blocks[0], one), sums.law(blocks[1], one)
+    distributions = sums.distribution(blocks[0], one), sums.distribution(blocks[1], one)
     label, half = " - ".join(map(text_of, labels(one, table))), column.width / 2
     made = Estimate(f"difference of mean({name}), {label}", name, {}, {"over": sum(counts)})
     least, (squares, e_2) = sums.hide * e_1, sums.of(table.block(name, name, by=by), one)
@@ -73,10 +73,10 @@ def differences(sums: Sums, one: Asked, outside: float) -> Made:
     groups = []
     for count, top, square in zip(counts, tops, squares, strict=True):
         variance, parts = variance_of(square, top, count, (e_2, e, e_1))
-        groups.append(NoisyMean(count, top, variance, math.hypot(*parts), (e, e_1, e_2), laws))
+        groups.append(NoisyMean(count, top, variance, math.hypot(*parts), (e, e_1, e_2), distributions))
     test = WelchTest(groups[0], groups[1])
     ends = [
-        ratio_ends((top, e), (count, e_1), least, outside, laws)
+        ratio_ends((top, e), (count, e_1), least, outside, distributions)
         for top, count in zip(tops, counts, strict=True)
     ]
     value = means[0] - means[1]
@@ -88,6 +88,6 @@ def differences(sums: Sums, one: Asked, outside: float) -> Made:
     sampling = half * test.sampling if all(group.is_clear for group in groups) else None
     numbers |= of_population(sampling, scaled(test.ends(outside, 2.0), half), possible)
     # ends are found to a part of the range that is searched
-    found = max(error, half * test.found(2.0) / NEAR)
-    scales = (("population_low", found), ("population_high", found), ("p_value", scale_of_p(tested)))
+    closeness = max(error, half * test.closeness(2.0) / NEAR)
+    scales = (("population_low", closeness), ("population_high", closeness), ("p_value", scale_of_p(tested)))
     return [made._replace(numbers=numbers, scales=scales)], e_1

@@ -10,6 +10,7 @@ from smpc_dp_verify.answers import ANSWERS, Counts, Sums, is_computed, labels, s
 from smpc_dp_verify.asked import ROBUST, Asked, selectors
 from smpc_dp_verify.columns import Table
 from smpc_dp_verify.comparisons import differences, missing
+from smpc_dp_verify.distributions import distribution_of
 from smpc_dp_verify.intervals import (
     UNBOUNDED,
     around,
@@ -21,7 +22,6 @@ from smpc_dp_verify.intervals import (
     squared,
     within,
 )
-from smpc_dp_verify.laws import law_of
 from smpc_dp_verify.moments import MOST_COLUMNS, correlations, covariances
 from smpc_dp_verify.numbers import Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, moved, of_population, together
@@ -114,17 +114,17 @@ Made = tuple[list[Fields], float]
 
 def _of_counts(sums: Sums, one: Asked, outside: float) -> Made:
     counts, own, least = sums.fitted(one), sums.released(one), sums.least_count(one)
-    error, law, possible = counts.error, counts.law, (0.0, sums.most_rows(one))
-    z = law.quantile(outside)
+    error, distribution, possible = counts.error, counts.distribution, (0.0, sums.most_rows(one))
+    z = distribution.quantile(outside)
     made: list[Fields] = []
     for at, value in enumerate(counts.values):
         if value < least:
-            ends = hidden_count_ends(value, error, outside, law)
+            ends = hidden_count_ends(value, error, outside, distribution)
             made.append(bounded(within(ends, *possible)))
             continue
         ends = around(value, error, z)
         if math.isfinite(least):
-            ends = count_ends(value, error, least, outside, law)
+            ends = count_ends(value, error, least, outside, distribution)
         ends, released = within(ends, *possible), own.values[at]
         numbers = bounded(ends) | {"unreconciled": released if counts.is_fitted else None}
         spread = _count_deviation(released, own) if selectors(one, sums.table) else None
@@ -145,25 +145,28 @@ def _count_deviation(value: float, own: Counts) -> float | None:
 
 
 def _of_sums(sums: Sums, one: Asked, outside: float) -> Made:
-    column, (cells, errors, laws) = sums.table.columns[one.columns[0]], sums.parts(one)
+    column, (cells, errors, distributions) = sums.table.columns[one.columns[0]], sums.parts(one)
     factors = (column.width / 2, column.middle)
-    parts = [(factor * error, law) for factor, error, law in zip(factors, errors, laws, strict=False)]
-    error, z = math.hypot(*(each for each, _ in parts)), law_of(parts).quantile(outside)
+    parts = [
+        (factor * error, distribution)
+        for factor, error, distribution in zip(factors, errors, distributions, strict=False)
+    ]
+    error, z = math.hypot(*(each for each, _ in parts)), distribution_of(parts).quantile(outside)
     low, high = 0.0 if column.low >= 0 else -math.inf, 0.0 if column.high <= 0 else math.inf
     values = (sum(factor * value for factor, value in zip(factors, cell, strict=False)) for cell in cells)
     return [bounded(within(around(value, error, z), low, high)) for value in values], 0.0
 
 
-def _of_means(sums: Sums, one: Asked, outside: float) -> Made:
-    column, (cells, (e, e_1), laws) = sums.table.columns[one.columns[0]], sums.parts(one)
+def _of_ratios(sums: Sums, one: Asked, outside: float) -> Made:
+    column, (cells, (e, e_1), distributions) = sums.table.columns[one.columns[0]], sums.parts(one)
     least, half = sums.hide * e_1, column.width / 2
     made: list[Fields] = []
     for (top, count), spread in zip(cells, spreads(sums, one), strict=True):
         ends = UNBOUNDED
         if count > least and e_1 == 0:
-            ends = around(top / count, e / count, laws[0].quantile(outside))
+            ends = around(top / count, e / count, distributions[0].quantile(outside))
         elif count > least:
-            ends = ratio_ends((top, e), (count, e_1), least, outside, (laws[0], laws[1]))
+            ends = ratio_ends((top, e), (count, e_1), least, outside, (distributions[0], distributions[1]))
         ends = scaled(ends, half, column.middle)
         numbers = bounded(ends) | {"over": count}
         if count > least and spread is not None:
@@ -175,21 +178,29 @@ def _of_means(sums: Sums, one: Asked, outside: float) -> Made:
 
 
 def _of_variances(sums: Sums, one: Asked, outside: float) -> Made:
-    column, (cells, (e_2, e, e_1), (law_2, law, law_1)) = sums.table.columns[one.columns[0]], sums.parts(one)
+    column, (cells, (e_2, e, e_1), (distribution_2, distribution, distribution_1)) = (
+        sums.table.columns[one.columns[0]],
+        sums.parts(one),
+    )
     half, least = (column.width / 2) ** 2, sums.hide * e_1
     made: list[Fields] = []
     for square, top, count in cells:
         ends, sampled = (0.0, 1.0), Fields()
         if count > least:
             y, t = (
-                ratio_ends((value, error), (count, e_1), least, outside / 2, (own, law_1))
-                for value, error, own in ((square, e_2, law_2), (top, e, law))
+                ratio_ends((value, error), (count, e_1), least, outside / 2, (own, distribution_1))
+                for value, error, own in ((square, e_2, distribution_2), (top, e, distribution))
             )
             ends = within(minus(within(y, 0.0, 1.0), squared(within(t, -1.0, 1.0))), 0.0, 1.0)
             value, errors = variance_of(square, top, count, (e_2, e, e_1))
             error = half * value * math.sqrt(2 / count)
             if is_clear(value, math.hypot(*errors)):
-                parts = [(half * one, law) for one, law in zip(errors, (law_2, law, law_1), strict=True)]
+                parts = [
+                    (half * one, distribution)
+                    for one, distribution in zip(
+                        errors, (distribution_2, distribution, distribution_1), strict=True
+                    )
+                ]
                 ends_of_both = together(half * value, parts, error, outside)
                 sampled = of_population(error, ends_of_both, (0.0, half))
         made.append(bounded(scaled(ends, half)) | {"over": count} | sampled)
@@ -201,7 +212,7 @@ NUMBERS_OF: dict[str, Callable[[Sums, Asked, float], Made]] = {
     "table": _of_counts,
     "histogram": _of_counts,
     "sum": _of_sums,
-    "mean": _of_means,
+    "mean": _of_ratios,
     "variance": _of_variances,
     "robust variance": _of_variances,
 }

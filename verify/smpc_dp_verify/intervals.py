@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 
-from smpc_dp_verify.laws import Law, law_of, log_normal, solved
+from smpc_dp_verify.distributions import Distribution, distribution_of, log_normal, solved
 
 Ends = tuple[float, float]
 Noisy = tuple[float, float]
@@ -56,33 +56,37 @@ def scaled(ends: Ends, factor: float, offset: float = 0.0) -> Ends:
     return offset + factor * ends[0], offset + factor * ends[1]
 
 
-def hidden_count_ends(value: float, error: float, outside: float, law: Law) -> Ends:
+def hidden_count_ends(value: float, error: float, outside: float, distribution: Distribution) -> Ends:
     """Return the ends of a count that is not shown."""
-    return 0.0, max(value, 0.0) + law.quantile(outside) * error
+    return 0.0, max(value, 0.0) + distribution.quantile(outside) * error
 
 
-def count_ends(value: float, error: float, least: float, outside: float, law: Law) -> Ends:
+def count_ends(value: float, error: float, least: float, outside: float, distribution: Distribution) -> Ends:
     """Return the ends of a count, given that its noisy value is shown only if it is `least` or more."""
-    z = law.quantile(outside)
+    z = distribution.quantile(outside)
     low, high = around(value, error, z)
-    clear = CLEAR if law.is_normal else z + CLEAR_OF_LAPLACE
+    clear = CLEAR if distribution.is_normal else z + CLEAR_OF_LAPLACE
     if error == 0 or math.isnan(z) or value >= least + clear * error:
         return max(low, 0.0), max(high, 0.0)
-    low = _least_count(value, error, least, outside, law)
+    low = _least_count(value, error, least, outside, distribution)
     return low, max(high, low)
 
 
-def _least_count(value: float, error: float, least: float, outside: float, law: Law) -> float:
+def _least_count(
+    value: float, error: float, least: float, outside: float, distribution: Distribution
+) -> float:
     """Return the count for which a value so great is rare among those that are shown, or 0."""
 
     def excess(count: float) -> float:
-        shown = law.log_below((count - least) / error)
-        return law.log_below((count - value) / error) - shown - math.log(outside / 2)
+        shown = distribution.log_below((count - least) / error)
+        return distribution.log_below((count - value) / error) - shown - math.log(outside / 2)
 
-    if math.isinf(law.log_below(-least / error)):
+    if math.isinf(distribution.log_below(-least / error)):
         return math.nan
     count = solved(excess, 0.0, max(value, 0.0))
-    return count if law.agrees(math.exp(law.log_below((count - value) / error))) else math.nan
+    return (
+        count if distribution.agrees(math.exp(distribution.log_below((count - value) / error))) else math.nan
+    )
 
 
 def fieller(top: Noisy, below: Noisy, z: float) -> Ends:
@@ -99,31 +103,37 @@ def fieller(top: Noisy, below: Noisy, z: float) -> Ends:
 
 
 @functools.lru_cache(maxsize=256)
-def ratio_quantile(upper: float, lower: float, laws: tuple[Law, Law], outside: float) -> float:
+def ratio_quantile(
+    upper: float, lower: float, distributions: tuple[Distribution, Distribution], outside: float
+) -> float:
     """Return the greatest quantile of S - t N over ratios t, for noisy sums S and N with these deviations."""
-    if laws[0].is_normal:
-        return laws[0].quantile(outside)
+    if distributions[0].is_normal:
+        return distributions[0].quantile(outside)
     greatest = 0.0
     for number in range(RATIOS + 1):
-        law = law_of([(upper, laws[0]), (number / RATIOS * lower, laws[1])])
-        if not law.agrees(outside):
+        distribution = distribution_of(
+            [(upper, distributions[0]), (number / RATIOS * lower, distributions[1])]
+        )
+        if not distribution.agrees(outside):
             return math.nan
-        if law.outside(greatest / (1 + law.raised)) > outside:
-            greatest = law.quantile(outside)
+        if distribution.outside(greatest / (1 + distribution.raised)) > outside:
+            greatest = distribution.quantile(outside)
     return greatest
 
 
-def ratio_ends(top: Noisy, below: Noisy, least: float, outside: float, laws: tuple[Law, Law]) -> Ends:
+def ratio_ends(
+    top: Noisy, below: Noisy, least: float, outside: float, distributions: tuple[Distribution, Distribution]
+) -> Ends:
     """Return the ends of a ratio S / N in [-1, 1], given that it is shown only if N is above `least`."""
     (upper, upper_error), (lower, lower_error) = top, below
     if lower <= max(least, 0.0):
         return UNBOUNDED
     if lower_error == 0 or lower >= least + CLEAR * lower_error:
-        return fieller(top, below, ratio_quantile(upper_error, lower_error, laws, outside))
-    if laws[0].is_normal:
+        return fieller(top, below, ratio_quantile(upper_error, lower_error, distributions, outside))
+    if distributions[0].is_normal:
         return _shown_ratio_ends(top, below, least, outside)
-    sums = around(upper, upper_error, laws[0].quantile(outside / 2))
-    low, high = count_ends(lower, lower_error, least, outside / 2, laws[1])
+    sums = around(upper, upper_error, distributions[0].quantile(outside / 2))
+    low, high = count_ends(lower, lower_error, least, outside / 2, distributions[1])
     if low <= 0:
         return -1.0, 1.0
     ends = sums[0] / (high if sums[0] > 0 else low), sums[1] / (low if sums[1] > 0 else high)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from smpc_dp_verify.answers import Sums, labels
 from smpc_dp_verify.asked import ROBUST, Asked, selectors
 from smpc_dp_verify.columns import Block
+from smpc_dp_verify.distributions import NORMAL, Distribution, Part, distribution_of
 from smpc_dp_verify.intervals import Ends, around, minus, ratio_ends, scaled, squared, times, within
-from smpc_dp_verify.laws import NORMAL, Law, Part, law_of
 from smpc_dp_verify.matrices import Matrix, eigen
 from smpc_dp_verify.numbers import Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, moved, of_population, p_value, scale_of_p, together
@@ -36,9 +36,9 @@ class Moments:
         values, error = self._sums.of(self._block(*powers), self._one)
         return values[self._at], error
 
-    def law(self, *powers: str) -> Law:
+    def distribution(self, *powers: str) -> Distribution:
         """Return the law of the noise of a product's sum."""
-        return self._sums.law(self._block(*powers), self._one)
+        return self._sums.distribution(self._block(*powers), self._one)
 
     def _block(self, *powers: str) -> Block:
         by = selectors(self._one, self._sums.table)
@@ -51,8 +51,8 @@ class Moments:
 
     def mean_ends(self, outside: float, *powers: str) -> Ends:
         """Return the ends of the mean of a product."""
-        laws = self.law(*powers), self.law()
-        ends = ratio_ends(self.sum(*powers), (self.count, self.error), self.least, outside, laws)
+        distributions = self.distribution(*powers), self.distribution()
+        ends = ratio_ends(self.sum(*powers), (self.count, self.error), self.least, outside, distributions)
         return within(ends, 0.0 if len({*powers}) < len(powers) else -1.0, 1.0)
 
     def covariance_ends(self, outside: float, a: str, b: str) -> Ends:
@@ -75,7 +75,7 @@ class Moments:
         `slopes`: of the function in the means of products, the last one in the number of rows over itself.
         """
         return [
-            (slope * self.sum(*powers)[1] / self.count, self.law(*powers))
+            (slope * self.sum(*powers)[1] / self.count, self.distribution(*powers))
             for slope, powers in slopes
             if slope
         ]
@@ -146,7 +146,7 @@ def covariances(sums: Sums, one: Asked, outside: float) -> Made:
             ends = moments.covariance_ends(outside / (2 if i == j else 3), a, b)
             numbers = {"over": moments.count} | bounded(scaled(ends, size))
             if matrix is not None:
-                parts = [(size * part, law) for part, law in moments.covariance_parts(a, b)]
+                parts = [(size * part, distribution) for part, distribution in moments.covariance_parts(a, b)]
                 value, noise = size * matrix[i][j], math.hypot(*(part for part, _ in parts))
                 numbers |= {"value": value, "standard_error": noise}
                 if i != j or is_clear(size * moments.covariance(a, a), noise):
@@ -185,7 +185,7 @@ def correlations(sums: Sums, one: Asked, outside: float) -> Made:
 def _of_population(value: float, parts: list[Part], null: list[Part], count: float, outside: float) -> Fields:
     """Return what a correlation says of a population: the ends on Fisher's scale, and a p-value."""
     noise = math.hypot(*(part for part, _ in parts))
-    ends = around(value, noise, law_of(parts).quantile(outside))
+    ends = around(value, noise, distribution_of(parts).quantile(outside))
     low, middle, high = (_fisher(one) for one in (ends[0], value, ends[1]))
     low, high = moved(middle, (low, high), 1 / math.sqrt(count - 3), outside)
     error = (1 - value**2) / math.sqrt(count - 3) if abs(value) < 1 else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from smpc_dp_verify.distributions import AGREED, NORMAL, PERIOD, ROUNDED, Distribution, Part, distribution_of
 from smpc_dp_verify.intervals import UNBOUNDED, Ends, around, within
-from smpc_dp_verify.laws import AGREED, NORMAL, PERIOD, ROUNDED, Law, Part, law_of
 from smpc_dp_verify.numbers import Fields
 
 # So many standard errors above 0 a variance is clear of its noise.
@@ -53,23 +53,23 @@ def together(value: float, parts: Sequence[Part], error: float, outside: float) 
     """Return ends with the quantile of the sum of all noises and of the sampling error."""
     every = [*parts, (error, NORMAL)]
     whole = math.hypot(*(deviation for deviation, _ in every))
-    return around(value, whole, law_of(every).quantile(outside))
+    return around(value, whole, distribution_of(every).quantile(outside))
 
 
 def p_value(value: float, parts: Sequence[Part]) -> float | None:
     """Return the probability that a sum of independent errors is so great; NaN where programs may differ."""
     whole = math.hypot(*(deviation for deviation, _ in parts))
-    return outside_of(law_of(parts), abs(value) / whole) if whole else None
+    return outside_of(distribution_of(parts), abs(value) / whole) if whole else None
 
 
-def outside_of(law: Law, z: float) -> float:
+def outside_of(distribution: Distribution, z: float) -> float:
     """Return the p-value of so many deviations, with Laplace noise 10^-10 at least."""
-    if law.is_normal:
+    if distribution.is_normal:
         return math.erfc(z / math.sqrt(2))
     if z >= PERIOD / 2:
         return LEAST_P
-    found = law.outside(z)
-    return found if AGREED * found >= ROUNDED else math.nan
+    probability = distribution.outside(z)
+    return probability if AGREED * probability >= ROUNDED else math.nan
 
 
 def scale_of_p(p: float | None) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from smpc_dp_verify.answers import Sums, labels
 from smpc_dp_verify.asked import CHILDREN, Asked, levels_of, selectors
 from smpc_dp_verify.columns import Table
-from smpc_dp_verify.laws import NORMAL
+from smpc_dp_verify.distributions import NORMAL
 from smpc_dp_verify.numbers import Estimate, bounded
 from smpc_dp_verify.population import of_population
 
@@ -99,7 +99,7 @@ def quantiles(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate], f
     )
     edges = [*map(column.value, levels[0].thresholds), column.high]
     # of all inner edges at once, and of one
-    is_normal = all(sums.law(block, one).is_normal for block in blocks)
+    is_normal = all(sums.distribution(block, one).is_normal for block in blocks)
     z, z_alone = (
         NORMAL.quantile(part) if is_normal else math.nan
         for part in (outside / max(1, len(edges) - 2), outside)

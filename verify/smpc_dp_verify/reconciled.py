@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from smpc_dp_verify.columns import Block, Selector, Table
-from smpc_dp_verify.laws import NORMAL, Law, law_of
+from smpc_dp_verify.distributions import NORMAL, Distribution, distribution_of
 
 # Columns of a table that is reconciled.
 MOST_COLUMNS = 8
@@ -20,7 +20,7 @@ class Noisy(NamedTuple):
     selectors: tuple[Selector, ...]
     counts: list[float]
     deviation: float
-    law: Law = NORMAL
+    distribution: Distribution = NORMAL
 
 
 def is_count(block: Block) -> bool:
@@ -64,13 +64,15 @@ def reconciled(
     return values, math.sqrt(variance)
 
 
-def law_in_cell(axes: tuple[Selector, ...], noisy: Sequence[Noisy], *, is_known: bool) -> Law:
+def distribution_in_cell(
+    axes: tuple[Selector, ...], noisy: Sequence[Noisy], *, is_known: bool
+) -> Distribution:
     """Return the law of the error of one of the best counts; `is_known`: whether the total is.
 
     It is that of a sum of the noises in all cells of all noisy counts, which enter alike where the same of
     the columns have the same cell.
     """
-    if all(each.law.is_normal for each in noisy):
+    if all(each.distribution.is_normal for each in noisy):
         return NORMAL
     parts = []
     for each in noisy:
@@ -89,10 +91,10 @@ def law_in_cell(axes: tuple[Selector, ...], noisy: Sequence[Noisy], *, is_known:
             count = rest * math.prod(one.cells - 1 for one in shared if one not in equal)
             if factor and count:
                 # noises that enter alike are together one of as many times the shares
-                laplace = tuple((weight, shape * count) for weight, shape in each.law.laplace)
-                law = Law(each.law.normal, laplace)
-                parts.append((factor * each.deviation * math.sqrt(count), law))
-    return law_of(parts, is_sum=True)
+                laplace = tuple((weight, shape * count) for weight, shape in each.distribution.laplace)
+                distribution = Distribution(each.distribution.normal, laplace)
+                parts.append((factor * each.deviation * math.sqrt(count), distribution))
+    return distribution_of(parts, is_sum=True)
 
 
 def _subsets(axes: Sequence[Selector]) -> Iterator[tuple[Selector, ...]]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from smpc_dp_verify.answers import Sums, labels
 from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block, Table
+from smpc_dp_verify.distributions import NORMAL, OF_NORMAL, solved
 from smpc_dp_verify.formula import blocks_of_sums
 from smpc_dp_verify.intervals import around
-from smpc_dp_verify.laws import NORMAL, OF_NORMAL, solved
 from smpc_dp_verify.matrices import Matrix, applied, eigen, has_small_radius, inverse
 from smpc_dp_verify.numbers import Estimate, bounded
 from smpc_dp_verify.population import is_clear, of_population
@@ -80,16 +80,16 @@ def regressions(sums: Sums, one: Asked, outside: float) -> tuple[list[Estimate],
     table, made = sums.table, list[Estimate]()
     every, response = coefficients(one, table), table.columns[one.columns[0]]
     there = [not _is_lost(each, sums, one) for each in every]
-    kept = [each for each, is_there in zip(every, there, strict=True) if is_there]
-    contrasts = [[response.width / 2 * value for value in row] for row in _contrasts(kept, table)]
+    used = [each for each, is_there in zip(every, there, strict=True) if is_there]
+    contrasts = [[response.width / 2 * value for value in row] for row in _contrasts(used, table)]
     row_error = 0.0
     for group, cell in enumerate(labels(one, table)):
         equations = _Equations(sums, one, group)
         count = equations.sum((), {})
         row_error = count.deviation * math.sqrt(len(count.noises))
-        fit = equations.fit(kept) if kept else None
+        fit = equations.fit(used) if used else None
         solution = None if fit is None else fit.solve(contrasts, count.value, outside)
-        rows = iter(range(len(kept)))
+        rows = iter(range(len(used)))
         for each, is_there in zip(every, there, strict=True):
             numbers: dict[str, float | None] = {"over": count.value}
             row = next(rows) if is_there else None
@@ -123,7 +123,7 @@ def _is_lost(coefficient: Coefficient, sums: Sums, one: Asked) -> bool:
     return False
 
 
-def _contrasts(kept: list[Coefficient], table: Table) -> Matrix:
+def _contrasts(used: list[Coefficient], table: Table) -> Matrix:
     """Return the matrix K that turns coefficients of numbers in [-1, 1] into those of columns as declared."""
 
     def entry(own: Coefficient, other: Coefficient) -> float:
@@ -134,7 +134,7 @@ def _contrasts(kept: list[Coefficient], table: Table) -> Matrix:
             (1.0 if is_own else -column.middle) / (column.width / 2) for column, is_own in columns
         )
 
-    return [[entry(own, other) for other in kept] for own in kept]
+    return [[entry(own, other) for other in used] for own in used]
 
 
 class _Equations:
@@ -161,21 +161,21 @@ class _Equations:
             cells.append(self._group * size + at)
         return Entry(math.fsum(values[at] for at in cells), tuple((block, at) for at in cells), deviation)
 
-    def _entries(self, kept: list[Coefficient]) -> Iterator[tuple[int, int, Entry]]:
+    def _entries(self, used: list[Coefficient]) -> Iterator[tuple[int, int, Entry]]:
         """Yield the entries of the matrix on and below the diagonal."""
-        for row, one in enumerate(kept):
-            for column, other in enumerate(kept[: row + 1]):
+        for row, one in enumerate(used):
+            for column, other in enumerate(used[: row + 1]):
                 levels = dict(one.levels) | dict(other.levels)
                 # no row has two categories of one column
                 if all(levels[name] == level for name, level in one.levels):
                     yield row, column, self.sum((*one.numbers, *other.numbers), levels)
 
-    def fit(self, kept: list[Coefficient]) -> _Fit | None:
+    def fit(self, used: list[Coefficient]) -> _Fit | None:
         """Return the solution; None unless the least eigenvalue of the matrix is clearly above 0."""
         response = self._one.columns[0]
-        entries = [*self._entries(kept)]
-        rights = [self.sum((*one.numbers, response), dict(one.levels)) for one in kept]
-        matrix = [[0.0] * len(kept) for _ in kept]
+        entries = [*self._entries(used)]
+        rights = [self.sum((*one.numbers, response), dict(one.levels)) for one in used]
+        matrix = [[0.0] * len(used) for _ in used]
         for row, column, entry in entries:
             matrix[row][column] = matrix[column][row] = entry.value
         eigenvalues, _ = eigen(matrix)

@@ -424,13 +424,13 @@ class SignedRun:
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
         self._check_guarantee(stored.fields["privacy"].get("guarantee"), claimed)
-        found, hide, outside = stored.fields["estimates"], stored.fields["hide"], 1 - stored.fields["level"]
+        listed, hide, outside = stored.fields["estimates"], stored.fields["hide"], 1 - stored.fields["level"]
         if shares.asked is not None:
-            check_order([*shares.asked], found)
+            check_order([*shares.asked], listed)
         if stored.fields["simultaneous"]:
-            outside /= max(1, len(found))
+            outside /= max(1, len(listed))
         for one in shares.estimates(total, variance, numbers, SHOWN if hide is None else hide, outside):
-            self.unclear += check_estimates(one, found)
+            self.unclear += check_estimates(one, listed)
 
     def _check_guarantee(self, guarantee: Any, claimed: dict[str, Any]) -> None:
         """Raise Failed unless a guarantee, where there is one, has the numbers, relation and unit claimed."""
@@ -554,9 +554,9 @@ def check_order(asked: Sequence[str], estimates: Any) -> None:
     demand(order == sorted(order), "wrong-result", "the order of estimates")
 
 
-def check_estimates(right: Estimates, found: Sequence[dict[str, Any]]) -> list[str]:
+def check_estimates(right: Estimates, listed: Sequence[dict[str, Any]]) -> list[str]:
     """Return the fields of an answer's estimates that programs may differ in; raise Failed for wrong ones."""
-    own, text = [each for each in found if each["statistic"] == right.statistic], right.statistic
+    own, text = [each for each in listed if each["statistic"] == right.statistic], right.statistic
     demand(len(own) == len(right.each), "wrong-result", f"the number of estimates of {text}")
     unclear: dict[str, None] = {}
     for each, (name, unit, cell, numbers, scales) in zip(own, right.each, strict=True):

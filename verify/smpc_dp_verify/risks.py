@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from smpc_dp_verify.answers import Sums, labels
 from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.comparisons import added, text_of
+from smpc_dp_verify.distributions import NORMAL, Distribution, Part
 from smpc_dp_verify.intervals import Ends, fieller, ratio_quantile, within
-from smpc_dp_verify.laws import NORMAL, Law, Part
 from smpc_dp_verify.numbers import Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, of_population, p_value, scale_of_p
 
@@ -27,7 +27,7 @@ class Risk:
     events: float
     rest: float
     error: float
-    law: Law
+    distribution: Distribution
 
     @property
     def rows(self) -> float:
@@ -68,7 +68,7 @@ class Risk:
 
     def ends(self, outside: float) -> Ends:
         """Return the ends of the share: those of the odds, or of the odds of the rest if that is smaller."""
-        z = ratio_quantile(self.error, self.error, (self.law, self.law), outside)
+        z = ratio_quantile(self.error, self.error, (self.distribution, self.distribution), outside)
         events, rest = (self.events, self.error), (self.rest, self.error)
         if self.events <= self.rest:
             low, high = map(_share, fieller(events, rest, z))
@@ -92,8 +92,8 @@ def risks(sums: Sums, one: Asked, outside: float) -> Made:
     (name,), table, by = one.columns, sums.table, selectors(one, sums.table)
     block = table.block(by=(*by, table.equal(name, 2)))
     (rest, events, other_rest, other_events), error = sums.of(block, one)
-    law = sums.law(block, one)
-    groups = Risk(events, rest, error, law), Risk(other_events, other_rest, error, law)
+    distribution = sums.distribution(block, one)
+    groups = Risk(events, rest, error, distribution), Risk(other_events, other_rest, error, distribution)
     least, cells = max(sums.hide * error * math.sqrt(2), 0.0), labels(one, table)
     hidden = [group.rows <= least for group in groups]
     made = []
@@ -126,7 +126,7 @@ def _equal_risks(groups: tuple[Risk, Risk]) -> float | None:
     for sign, group in zip((1, -1), groups, strict=True):
         value += sign * ((1 - share) * group.events - share * group.rest) / group.rows
         parts.append((math.sqrt(share * (1 - share) / group.rows), NORMAL))
-        parts += [(part * group.error / group.rows, group.law) for part in (share, 1 - share)]
+        parts += [(part * group.error / group.rows, group.distribution) for part in (share, 1 - share)]
     return p_value(value, parts)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from smpc_dp_verify.distributions import NORMAL, Distribution, Part, distribution_of
 from smpc_dp_verify.intervals import Ends, within
-from smpc_dp_verify.laws import NORMAL, Law, Part, law_of
 from smpc_dp_verify.population import is_clear, outside_of, two_sided
 
 # The least variance of rows over that of the noise, and halvings of the range of an error.
@@ -29,7 +29,7 @@ class NoisyMean:
     variance: float
     variance_error: float
     errors: tuple[float, float, float]
-    laws: tuple[Law, Law]
+    distributions: tuple[Distribution, Distribution]
 
     @property
     def value(self) -> float:
@@ -75,7 +75,9 @@ class NoisyMean:
         """The errors that the noises of the sum and of the rows bring to the mean."""
         return [
             *zip(
-                (self.errors[0] / self.rows, self.value * self.errors[1] / self.rows), self.laws, strict=True
+                (self.errors[0] / self.rows, self.value * self.errors[1] / self.rows),
+                self.distributions,
+                strict=True,
             )
         ]
 
@@ -127,7 +129,7 @@ class WelchTest:
         freedom = 2 * square**2 / uncertain if uncertain > 0 else math.inf
         return two_sided(error / math.sqrt(square), freedom)
 
-    def found(self, most: float) -> float:
+    def closeness(self, most: float) -> float:
         """Return how closely ends are found."""
         return math.ldexp(most + abs(self.difference), 1 - HALVINGS)
 
@@ -135,9 +137,9 @@ class WelchTest:
         """Return the ends of the differences that are not rejected; `most`: the greatest possible one."""
         if self.noise == self.sampling == 0:
             return self.difference, self.difference
-        law, rare = law_of(self._parts), outside
-        if not law.is_normal:
-            rare = two_sided(law.quantile(outside), math.inf)
+        distribution, rare = distribution_of(self._parts), outside
+        if not distribution.is_normal:
+            rare = two_sided(distribution.quantile(outside), math.inf)
         if math.isnan(rare):
             return math.nan, math.nan
         return within((self._end(1.0, rare, most), self._end(-1.0, rare, most)), -most, most)
@@ -155,7 +157,7 @@ class WelchTest:
         """Return the p-value of no difference; None without errors, NaN where programs may differ."""
         if self.noise == self.sampling == 0:
             return None
-        probability, law = self._probability(self.difference), law_of(self._parts)
-        if law.is_normal or probability <= 0:
+        probability, distribution = self._probability(self.difference), distribution_of(self._parts)
+        if distribution.is_normal or probability <= 0:
             return probability
-        return outside_of(law, NORMAL.quantile(probability))
+        return outside_of(distribution, NORMAL.quantile(probability))

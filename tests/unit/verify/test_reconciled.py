@@ -14,9 +14,10 @@ from smpc_dp.records.consistency import Agreement, Margin
 from smpc_dp.records.features import Selector
 from smpc_dp.records.noisy import laplace_distribution
 from smpc_dp_verify import columns
+from smpc_dp_verify.distributions import NORMAL
+from smpc_dp_verify.distributions import laplace_distribution as second_laplace
 from smpc_dp_verify.errors import Refused
-from smpc_dp_verify.laws import NORMAL, laplace_law
-from smpc_dp_verify.reconciled import Noisy, is_count, law_in_cell, needed, reconciled
+from smpc_dp_verify.reconciled import Noisy, distribution_in_cell, is_count, needed, reconciled
 from tests.examples import examples
 from tests.unit.records.test_consistency import margins_of
 
@@ -49,13 +50,13 @@ def test_both_have_the_same_law_of_a_reconciled_count(
 ) -> None:
     normal, _, _ = drawn
     margins = [Margin(each.axes, each.deviation, laplace_distribution(shape)) for each in normal]
-    noisy = [Noisy(second(each.axes), [], each.deviation, laplace_law(shape)) for each in margins]
+    noisy = [Noisy(second(each.axes), [], each.deviation, second_laplace(shape)) for each in margins]
     plain = [Noisy(second(each.axes), [], each.deviation) for each in margins]
-    assert law_in_cell(plain[0].selectors, plain, is_known=is_known) == NORMAL
+    assert distribution_in_cell(plain[0].selectors, plain, is_known=is_known) == NORMAL
     axes = margins[0].axes
     agreement = Agreement(axes, (*margins,), is_known)
     if agreement.deviation > 0:
-        law = law_in_cell(second(axes), noisy, is_known=is_known)
+        law = distribution_in_cell(second(axes), noisy, is_known=is_known)
         assert law.quantile(0.05) == pytest.approx(agreement.distribution.quantile(0.05), rel=1e-9)
 
 

@@ -29,12 +29,12 @@ NEAR, FAR, KNOWN = 12.0, 400.0, (1e-9, 1e-6)
 ASYMPTOTIC = -25.0
 HALVINGS = 200
 
-Part = tuple[float, "Law"]
+Part = tuple[float, "Distribution"]
 """A deviation, and the law of an independent noise over its deviation."""
 
 
 @dataclass(frozen=True)
-class Law:
+class Distribution:
     """Law of a noise of variance 1: the sum of a normal number and of noises of Laplace shares.
 
     `normal`: the deviation of the former. `laplace`: deviation and shape of each of the latter: a normal
@@ -114,32 +114,34 @@ class Law:
         return math.fsum(math.sin(z * at) * weight for at, weight in self._terms)
 
 
-NORMAL = Law()
+NORMAL = Distribution()
 
 
-def laplace_law(shape: float, parts: Iterable[float] = (1.0,)) -> Law:
+def laplace_distribution(shape: float, parts: Iterable[float] = (1.0,)) -> Distribution:
     """Return the law of a block with Laplace shares, or of one that is the difference of two such blocks.
 
     `shape`: shares in the sum over those that are one Laplace noise. `parts`: deviations of the blocks.
     """
-    return Law(0.0, tuple((part, shape) for part in parts), OF_BLOCK)
+    return Distribution(0.0, tuple((part, shape) for part in parts), OF_BLOCK)
 
 
-def law_of(parts: Iterable[Part], *, is_sum: bool = False) -> Law:
+def distribution_of(parts: Iterable[Part], *, is_sum: bool = False) -> Distribution:
     """Return the law of a sum of independent noises over its deviation.
 
     `is_sum`: a sum of one noise of Laplace shares is one too, whose quantile is raised as that of others.
     """
-    used = [(abs(deviation), law) for deviation, law in parts if deviation]
+    used = [(abs(deviation), distribution) for deviation, distribution in parts if deviation]
     whole = math.hypot(*(deviation for deviation, _ in used))
     laplace = [
-        (deviation / whole * weight, shape) for deviation, law in used for weight, shape in law.laplace
+        (deviation / whole * weight, shape)
+        for deviation, distribution in used
+        for weight, shape in distribution.laplace
     ]
     if not laplace:
         return NORMAL
-    normal = math.hypot(*(deviation / whole * law.normal for deviation, law in used))
+    normal = math.hypot(*(deviation / whole * distribution.normal for deviation, distribution in used))
     raised = OF_SUM if is_sum or normal or len(laplace) > 1 else OF_BLOCK
-    return Law(normal, tuple(sorted(laplace)), raised)
+    return Distribution(normal, tuple(sorted(laplace)), raised)
 
 
 def log_normal(value: float) -> float:
@@ -169,14 +171,14 @@ def _variances(deviation: float, shape: float, kind: int) -> list[tuple[float, f
 
 
 @functools.lru_cache(maxsize=4096)
-def _quantile(law: Law, outside: float) -> float:
-    if not law.agrees(outside):
+def _quantile(distribution: Distribution, outside: float) -> float:
+    if not distribution.agrees(outside):
         return math.nan
     high, wanted = 1.0, math.log(outside)
-    while law.outside(high) > outside and high < PERIOD / 2:
+    while distribution.outside(high) > outside and high < PERIOD / 2:
         high *= 2
-    z = solved(lambda z: wanted - math.log(max(law.outside(z), 1e-300)), 0.0, high)
-    return z * (1 + law.raised)
+    z = solved(lambda z: wanted - math.log(max(distribution.outside(z), 1e-300)), 0.0, high)
+    return z * (1 + distribution.raised)
 
 
 def solved(increasing: Callable[[float], float], low: float, high: float) -> float:
