@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.engine.registry import checker_of
+from smpc_dp.records import moments as first_moments
 from smpc_dp.records import population
 from smpc_dp.records.noisy import laplace_distribution
 from smpc_dp.records.regression import chi_square
@@ -19,6 +20,7 @@ from smpc_dp_verify import population as second_population
 from smpc_dp_verify import regression as second
 from smpc_dp_verify.distributions import laplace_distribution as second_laplace
 from smpc_dp_verify.matrices import eigen, has_small_radius, inverse
+from smpc_dp_verify.moments import projected
 from smpc_dp_verify.quantiles import Tree
 from smpc_dp_verify.result import check_estimates
 from smpc_dp_verify.session import Session
@@ -131,6 +133,16 @@ def test_a_matrix_is_taken_for_what_its_eigenvalues_are() -> None:
         growth = np.abs(matrix) / np.abs(np.linalg.eigvals(np.abs(matrix))).max()
         assert has_small_radius((0.999 * growth).tolist())
         assert not has_small_radius((1.001 * growth).tolist())
+
+
+def test_both_project_the_same_matrices() -> None:
+    rng, changed = np.random.default_rng(11), 0
+    for size in (2, 3, 6):
+        matrix = rng.normal(size=(size, size)) + np.eye(size)
+        right, is_changed = first_moments.projected(matrix + matrix.T)
+        changed += is_changed
+        assert np.array(projected((matrix + matrix.T).tolist())) == pytest.approx(right, rel=1e-9, abs=1e-12)
+    assert changed
 
 
 def test_both_find_quantiles_with_laplace_noise_without_their_ends() -> None:
