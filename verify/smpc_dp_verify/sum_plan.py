@@ -78,6 +78,8 @@ class Shares:
         others = [one.text for one in request.asked if not is_estimated(one, request.table, planned)]
         return (
             *UNCHECKED_NUMBERS,
+            # nothing that is computed depends on it
+            *(("level",) if len(others) == len(request.asked) else ()),
             *UNCHECKED_WORDS,
             *(f"estimates of {text}" for text in others),
         )

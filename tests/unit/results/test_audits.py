@@ -219,6 +219,7 @@ COMPUTED: dict[str, dict[str, object]] = {
     "laplace": {"ask": ["ill", "ill where age < 50", "count where age < 50", "count"]},
     "both": {"split": "balanced", "ask": ["count", "mean(age)", "variance(age)", "heterogeneity(age)"]},
     "pairs": {"ask": ["covariance(age, old)", "correlation(age, old)", "difference(age) by ill"]},
+    "fits": {"ask": ["regression(age ~ old)", "quantile(age, 0.1, 0.5)"]},
     "groups": {"ask": ["missing(age) by ill", "risk(old) by ill where age < 50"], "split": "balanced"},
 }
 
@@ -262,10 +263,18 @@ def test_both_find_a_changed_number_or_word_of_an_estimate(kind: str, tmp_path: 
             assert str(failed.value) == f"{name} in the estimates of {one['statistic']}"
             one[name] = right
             changed += 1
-    expected = {"both": {"laplace", "normal"}, "pairs": {"normal"}, "groups": {"laplace"}}
+    expected = {"both": {"laplace", "normal"}, "pairs": {"normal"}, "fits": {"normal"}, "groups": {"laplace"}}
+    assert "level" not in unchecked
     assert laws == expected.get(kind, {kind})
     assert changed >= 18
     signed.check_numbers()
+
+
+def test_the_second_auditor_says_where_no_interval_depends_on_the_level(tmp_path: Path) -> None:
+    asked = RECORDS | {"records": AGES, "ask": ["heterogeneity(age)"]}
+    scenario = RecordScenario("records", "", asked, kind="statistics")
+    unchecked = second.audit_result(*stored(tmp_path, scenario, scenario.result())).unchecked
+    assert {"level", "note", "follow_up", "estimates of heterogeneity(age)"} <= {*unchecked}
 
 
 @pytest.mark.parametrize("change", [{"level": 0.9}, {"simultaneous": True}], ids=str)
