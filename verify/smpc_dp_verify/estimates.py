@@ -11,6 +11,7 @@ from smpc_dp_verify.asked import ROBUST, Asked, selectors
 from smpc_dp_verify.columns import Table
 from smpc_dp_verify.comparisons import differences, missing
 from smpc_dp_verify.distributions import distribution_of
+from smpc_dp_verify.fourth import with_robust_errors
 from smpc_dp_verify.intervals import (
     UNBOUNDED,
     around,
@@ -23,7 +24,7 @@ from smpc_dp_verify.intervals import (
     within,
 )
 from smpc_dp_verify.moments import MOST_COLUMNS, correlations, covariances
-from smpc_dp_verify.numbers import Estimate, Fields, bounded
+from smpc_dp_verify.numbers import OF_SAMPLING, Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, moved, of_population, together
 from smpc_dp_verify.quantiles import is_known, quantiles
 from smpc_dp_verify.record_noise import Planned
@@ -34,7 +35,6 @@ from smpc_dp_verify.risks import risks
 MOST_ENDS = 4096
 # Numbers that are compared to a part of the noise in a number of rows, and all that are compared.
 OF_ROWS = ("over", "unreconciled")
-OF_SAMPLING = ("sampling_error", "population_low", "population_high", "p_value")
 NUMBERS = ("value", "standard_error", "low", "high", *OF_ROWS, *OF_SAMPLING)
 
 
@@ -59,6 +59,8 @@ def estimates(sums: Sums, asked: Sequence[Asked], planned: Planned, outside: flo
         if not is_estimated(one, sums.table, planned):
             continue
         made, row_error = ESTIMATES.get(one.kind, _of_cells)(sums, one, outside)
+        if one.kind.startswith(ROBUST) and len(made) <= MOST_ENDS:
+            made = with_robust_errors(sums, one, made, outside)
         noise = "laplace" if planned.has_laplace(one, sums.table) else "normal"
         words = {"part_of": one.part_of, "noise": noise}
         each = [_completed(sums, one, estimate) for estimate in made]
@@ -84,8 +86,6 @@ def _completed(sums: Sums, one: Asked, made: Estimate) -> Estimate:
     name = f"{made.name} where {one.condition}" if one.condition and made.name != one.text else made.name
     nothing: Fields = dict.fromkeys(NUMBERS)
     numbers = nothing if sums.is_lost(one, made.cell) else nothing | made.numbers
-    if one.kind.startswith(ROBUST):
-        numbers |= dict.fromkeys(OF_SAMPLING, math.nan)
     return made._replace(name=name, numbers=numbers)
 
 

@@ -12,7 +12,7 @@ from smpc_dp_verify.columns import Block
 from smpc_dp_verify.distributions import NORMAL, Distribution, Part, distribution_of
 from smpc_dp_verify.intervals import Ends, around, minus, ratio_ends, scaled, squared, times, within
 from smpc_dp_verify.matrices import Matrix, eigen
-from smpc_dp_verify.numbers import Estimate, Fields, bounded
+from smpc_dp_verify.numbers import OF_SAMPLING, Estimate, Fields, bounded
 from smpc_dp_verify.population import is_clear, moved, of_population, p_value, scale_of_p, together
 
 # Columns of which eigenvalues take less than seconds.
@@ -169,7 +169,10 @@ def correlations(sums: Sums, one: Asked, outside: float) -> Made:
             )
             numbers = {"over": moments.count} | bounded(_correlation_ends(both, of_a, of_b))
             scales: tuple[tuple[str, float], ...] = ()
-            if matrix is not None and of_a[0] > 0 < of_b[0] and matrix[i][i] > 0 < matrix[j][j]:
+            if matrix is not None and math.isnan(of_a[0] + of_b[0]):
+                # programs may differ in whether the variances are clear of the noise
+                numbers |= dict.fromkeys(("value", "standard_error", *OF_SAMPLING), math.nan)
+            elif matrix is not None and of_a[0] > 0 < of_b[0] and matrix[i][i] > 0 < matrix[j][j]:
                 size = math.sqrt(matrix[i][i] * matrix[j][j])
                 value = min(max(matrix[i][j] / size, -1.0), 1.0)
                 parts = moments.correlation_parts(a, b, (matrix[i][i], matrix[j][j], matrix[i][j]))
@@ -186,14 +189,15 @@ def _of_population(value: float, parts: list[Part], null: list[Part], count: flo
     """Return what a correlation says of a population: the ends on Fisher's scale, and a p-value."""
     noise = math.hypot(*(part for part, _ in parts))
     ends = around(value, noise, distribution_of(parts).quantile(outside))
-    low, middle, high = (_fisher(one) for one in (ends[0], value, ends[1]))
+    low, middle, high = (fisher_scale(one) for one in (ends[0], value, ends[1]))
     low, high = moved(middle, (low, high), 1 / math.sqrt(count - 3), outside)
     error = (1 - value**2) / math.sqrt(count - 3) if abs(value) < 1 else None
     tested = p_value(value, [*null, (1 / math.sqrt(count - 1), NORMAL)])
     return of_population(error, (math.tanh(low), math.tanh(high))) | {"p_value": tested}
 
 
-def _fisher(value: float) -> float:
+def fisher_scale(value: float) -> float:
+    """Return a correlation on Fisher's scale, brought within what numbers can tell from 1."""
     return value if math.isnan(value) else math.atanh(min(max(value, -NEAREST), NEAREST))
 
 

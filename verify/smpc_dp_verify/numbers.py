@@ -9,6 +9,8 @@ from smpc_dp_verify.intervals import Ends
 
 # What another order of operations makes of a number, as a part of it or of its noise.
 NEAR = 1e-9
+# What of an estimate is about a population.
+OF_SAMPLING = ("sampling_error", "population_low", "population_high", "p_value")
 # Numbers by their names in a result; NaN where programs may differ.
 Fields = dict[str, float | None]
 
