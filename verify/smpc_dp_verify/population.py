@@ -13,6 +13,8 @@ from smpc_dp_verify.numbers import Fields
 CLEAR = 2.0
 # The least p-value with Laplace noise, and probabilities of which a float64 has few digits.
 LEAST_P, TINY = 1e-10, 1e-290
+# A p-value is compared to a part in 10^9 of this at least.
+DIGITS = 1e-6
 # What a continued fraction is computed to, with how many terms.
 ENDED, TERMS = 1e-16, 100_000
 # With more degrees of freedom Student's law is integrated; from this half of them on its factor is a series.
@@ -75,8 +77,8 @@ def outside_of(distribution: Distribution, z: float) -> float:
 def scale_of_p(p: float | None) -> float:
     """Return how much a p-value changes with a deviation of its statistic."""
     if p is None or math.isnan(p) or p < TINY:
-        return TINY
-    return p * (1 + NORMAL.quantile(p) ** 2)
+        return DIGITS
+    return max(p * (1 + NORMAL.quantile(p) ** 2), DIGITS)
 
 
 def two_sided(deviations: float, freedom: float) -> float:

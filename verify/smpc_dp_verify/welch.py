@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from smpc_dp_verify.distributions import NORMAL, Distribution, Part, distribution_of
 from smpc_dp_verify.intervals import Ends, within
-from smpc_dp_verify.population import is_clear, outside_of, two_sided
+from smpc_dp_verify.population import TINY, is_clear, outside_of, two_sided
 
 # The least variance of rows over that of the noise, and halvings of the range of an error.
 LEAST, HALVINGS = -0.5, 44
@@ -158,6 +158,7 @@ class WelchTest:
         if self.noise == self.sampling == 0:
             return None
         probability, distribution = self._probability(self.difference), distribution_of(self._parts)
-        if distribution.is_normal or probability <= 0:
+        if distribution.is_normal:
             return probability
-        return outside_of(distribution, NORMAL.quantile(probability))
+        # some programs have 0 for what others have a number for
+        return outside_of(distribution, NORMAL.quantile(probability)) if probability > TINY else math.nan

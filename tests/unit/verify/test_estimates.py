@@ -26,6 +26,7 @@ from smpc_dp_verify.result import check_estimates
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import read_shares
 from smpc_dp_verify.sums import read_sums
+from smpc_dp_verify.welch import NoisyMean, WelchTest
 
 PARTIES, ROWS = 4, 400
 COLUMNS: dict[str, Any] = {
@@ -97,6 +98,18 @@ def test_both_find_the_estimates_of_pairs_and_groups(name: str, seed: int) -> No
     shown, unclear = compare(ASKED[name], seed, *noise)
     assert shown >= 6
     assert not unclear
+
+
+def test_p_values_too_small_for_a_number_are_not_compared() -> None:
+    """With Laplace noise some programs have 0 where others have the least p-value."""
+    noise = second_laplace(1.25)
+    means = [NoisyMean(1e5, at * 1e5, 0.01, 1e-6, (1.0, 1.0, 1.0), (noise, noise)) for at in (0.9, -0.9)]
+    far = WelchTest(*means).p_value()
+    assert far is not None
+    assert np.isnan(far)
+    # normal noise: all are within 10^-15 of each other
+    assert second_population.scale_of_p(2e-39) == second_population.scale_of_p(0.0) == 1e-6
+    assert second_population.scale_of_p(0.05) > 0.2
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 3, 8, 21])
