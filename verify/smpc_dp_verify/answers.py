@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from smpc_dp_verify.asked import Asked, selectors
 from smpc_dp_verify.columns import Block, Table
-from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, is_count, needed, reconciled
+from smpc_dp_verify.distributions import NORMAL, Distribution, laplace_distribution
+from smpc_dp_verify.reconciled import MOST_COLUMNS, Noisy, distribution_in_cell, is_count, needed, reconciled
 from smpc_dp_verify.record_plan import Request, deviation_of
 from smpc_dp_verify.split import Scaled
 
@@ -27,11 +28,25 @@ class Answer:
     errors: list[float | None]
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Noisy counts of a table's cells, with deviation and law of their noise.
+
+    `is_fitted`: whether they are made to agree with other counts.
+    """
+
+    values: list[float]
+    error: float
+    distribution: Distribution = NORMAL
+    is_fitted: bool = False
+
+
 class Sums:
     """Noisy sums of all blocks of a total in steps over the counted parties, with the statistics that follow.
 
     `variance_of`: of one party's noise in a block. `counted`: parties, numbered from 0. `rows`: of all of
     these parties, where that is public. `hide`: a count is shown from so many deviations of its noise on.
+    `shape_of`: of a block with Laplace noise the shares over those that are one noise, otherwise None.
     """
 
     def __init__(
@@ -43,15 +58,21 @@ class Sums:
         counted: Sequence[int],
         rows: int | None,
         hide: float = SHOWN,
+        shape_of: Callable[[Block], float | None] = lambda _: None,
     ) -> None:
-        self._table, self._rows, self._hide = table, rows or 0, hide
-        self._counted, parties = {*counted}, len(counted)
+        self.table, self.hide = table, hide
+        self._rows = rows or 0
+        self._distributions: dict[Block, Distribution] = {}
+        self.parties, parties = {*counted}, len(counted)
         self._sums: dict[Block, tuple[list[float], float]] = {}
+        self._fitted: dict[str, Counts] = {}
         at = 0
         for one in scaled:
             steps = total[at : at + one.block.cells]
             each = [float(value) / float(one.scale) for value in steps]
             self._sums[one.block] = each, deviation_of(one, parties * variance_of(one.block), parties)
+            if (shape := shape_of(one.block)) is not None:
+                self._distributions[one.block] = laplace_distribution(shape)
             at += one.block.cells
         # a count of complete rows that follows from one of all rows
         self._sources: dict[Block, Block] = {}
@@ -63,7 +84,12 @@ class Sums:
             self._sources[complete] = complete._replace(present=())
             (every, first), (absent, second) = self._sums[self._sources[complete]], self._sums[lacking]
             pairs = zip(every, absent, strict=True)
-            self._sums[complete] = [value - other for value, other in pairs], math.hypot(first, second)
+            deviation = math.hypot(first, second)
+            self._sums[complete] = [value - other for value, other in pairs], deviation
+            if (shape := shape_of(lacking)) is not None:
+                self._distributions[complete] = laplace_distribution(
+                    shape, (first / deviation, second / deviation)
+                )
 
     @classmethod
     def of_request(cls, request: Request, total: list[int], variance: int, counted: list[int]) -> Sums:
@@ -72,80 +98,115 @@ class Sums:
         rows = None if public is None else sum(public[party] for party in counted)
         return cls(request.table, request.blocks, total, lambda _: variance, counted, rows)
 
+    def distribution(self, block: Block, one: Asked) -> Distribution:
+        """Return the law of the noise in a block's cells."""
+        return self._distributions.get(block._replace(where=one.where), NORMAL)
+
+    def has(self, block: Block, one: Asked) -> bool:
+        """Tell whether there is a sum of this block over the rows of a question."""
+        return block._replace(where=one.where) in self._sums
+
     def of(self, block: Block, one: Asked) -> tuple[list[float], float]:
         """Return a block's sum in each cell, and the noise's deviation, over a row's greatest value."""
         block = block._replace(where=one.where)
-        if self._table.is_public(block):
+        if self.table.is_public(block):
             return [float(self._rows)], 0.0
         sums, deviation = self._sums[block]
-        greatest = self._table.greatest(block)
+        greatest = self.table.greatest(block)
         return [value / greatest for value in sums], deviation / greatest
 
     def answers(self, asked: Sequence[Asked]) -> list[Answer]:
         """Return the answers that are computed here; others follow from the totals too."""
-        computed = [one for one in asked if is_computed(one, self._table)]
+        computed = [one for one in asked if is_computed(one, self.table)]
         return [self._of_counted(ANSWERS[one.kind](self, one), one) for one in computed]
 
     def _of_counted(self, answer: Answer, one: Asked) -> Answer:
         """Return an answer without the cells that are about the rows of parties that are not counted."""
-        left, columns = 1, self._table.columns
-        for ranges in (ranges for name, ranges in one.where if columns[name].is_party):
-            if not any(low <= party <= high for low, high in ranges for party in self._counted):
-                nothing: list[float | None] = [None] * len(answer.values)
-                return Answer(answer.statistic, nothing, nothing)
-        for selector in reversed(selectors(one, self._table)):
-            if columns[selector.column].is_party:
-                cells = range(len(answer.values))
-                lost = {cell for cell in cells if cell // left % selector.cells not in self._counted}
-                values, errors = (
-                    [None if cell in lost else each[cell] for cell in cells]
-                    for each in (answer.values, answer.errors)
-                )
-                return Answer(answer.statistic, values, errors)
-            left *= selector.cells
-        return answer
+        lost = [self.is_lost(one, cell) for cell in labels(one, self.table)]
+        values, errors = (
+            [None if is_lost else number for number, is_lost in zip(each, lost, strict=True)]
+            for each in (answer.values, answer.errors)
+        )
+        return Answer(answer.statistic, values, errors)
+
+    def is_lost(self, one: Asked, cell: Mapping[str, str]) -> bool:
+        """Tell whether a cell, by its labels, has rows of parties alone that are not counted."""
+        columns = self.table.columns
+        of_where = [ranges for name, ranges in one.where if columns[name].is_party]
+        for ranges in of_where:
+            if not any(low <= party <= high for low, high in ranges for party in self.parties):
+                return True
+        of_parties = [(columns[name], label) for name, label in cell.items() if columns[name].is_party]
+        return any(column.values.index(label) not in self.parties for column, label in of_parties)
 
     def counts(self, one: Asked) -> Answer:
         """Return the answer of a count, table or histogram; None in cells within the noise."""
-        by = selectors(one, self._table)
-        values, error = self._reconciled(self._table.block(by=by), one)
-        least = self._hide * error if by and self._hide > 0 else -math.inf
-        most = self._rows if self._table.public and not one.where else math.inf
-        shown = [None if value < least else min(max(value, 0.0), most) for value in values]
-        return Answer(one.text, shown, [error] * len(values))
+        counts, least = self.fitted(one), self.least_count(one)
+        most = self.most_rows(one)
+        shown = [None if value < least else min(max(value, 0.0), most) for value in counts.values]
+        return Answer(one.text, shown, [counts.error] * len(counts.values))
 
-    def _reconciled(self, block: Block, one: Asked) -> tuple[list[float], float]:
-        """Return a block's counts, made to agree with other counts of its rows; and their deviation."""
-        table, where = self._table, one.where
+    def least_count(self, one: Asked) -> float:
+        """Return from which noisy count on a cell is shown."""
+        is_table = bool(selectors(one, self.table))
+        return self.hide * self.fitted(one).error if is_table and self.hide > 0 else -math.inf
+
+    def most_rows(self, one: Asked) -> float:
+        """Return the greatest count that is possible."""
+        return self._rows if self.table.public and not one.where else math.inf
+
+    def fitted(self, one: Asked) -> Counts:
+        """Return the counts of a count, table or histogram, made to agree with other counts of its rows."""
+        if one.text not in self._fitted:
+            self._fitted[one.text] = self._reconciled(self.table.block(by=selectors(one, self.table)), one)
+        return self._fitted[one.text]
+
+    def released(self, one: Asked) -> Counts:
+        """Return the counts of a count, table or histogram as they were released."""
+        block = self.table.block(by=selectors(one, self.table))
+        return Counts(*self.of(block, one), self.distribution(block, one))
+
+    def _reconciled(self, block: Block, one: Asked) -> Counts:
+        table, where, own = self.table, one.where, self.released(one)
         if (table.is_public(block) and not where) or len(block.selectors) > MOST_COLUMNS:
-            return self.of(block, one)
+            return own
         plain = [each._replace(where=()) for each in self._sums if each.where == where]
         columns = needed(block, table)
         alike = [each for each in plain if is_count(each) and needed(each, table) == columns]
         # of a count and what follows from it, and of two that follow, the first
         used = [*{self._sources.get(each._replace(where=where), each): each for each in alike[::-1]}.values()]
-        if block not in used:
-            return self.of(block, one)
         is_known = table.public and not (columns or table.of_persons or where)
-        noisy = [Noisy(each.selectors, *self.of(each, one)) for each in used]
-        return reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
+        if block not in used or (len(used) == 1 and not is_known):
+            return own
+        noisy = [Noisy(each.selectors, *self.of(each, one), self.distribution(each, one)) for each in used]
+        values, error = reconciled(block.selectors, noisy, float(self._rows) if is_known else None)
+        return Counts(
+            values, error, distribution_in_cell(block.selectors, noisy, is_known=is_known), is_fitted=True
+        )
 
-    def _parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float]]:
-        """Return the noisy sums that a statistic needs, by cell, and the deviation of each kind of sum."""
-        (name,), table, by = one.columns, self._table, selectors(one, self._table)
+    def parts(self, one: Asked) -> tuple[list[tuple[float, ...]], list[float], list[Distribution]]:
+        """Return the noisy sums that a statistic needs, by cell; of each kind the deviation and the law."""
+        (name,), table, by = one.columns, self.table, selectors(one, self.table)
         blocks = [table.block(name, by=by), table.block(over=(name,), by=by)]
         if one.kind in ("variance", "robust variance"):
             blocks.insert(0, table.block(name, name, by=by))
         if one.kind == "sum" and table.columns[name].middle == 0:
             del blocks[1]
-        each = [self.of(block, one) for block in blocks]
-        return [*zip(*(values for values, _ in each), strict=True)], [error for _, error in each]
+        each, distributions = (
+            [self.of(block, one) for block in blocks],
+            [self.distribution(block, one) for block in blocks],
+        )
+        return (
+            [*zip(*(values for values, _ in each), strict=True)],
+            [error for _, error in each],
+            distributions,
+        )
 
     def sums(self, one: Asked) -> Answer:
         """Return the answer of a sum: a column's sum in each cell, cut at 0 if values have one sign."""
-        column = self._table.columns[one.columns[0]]
+        column = self.table.columns[one.columns[0]]
         factors = [column.width / 2, column.middle]
-        cells, deviations = self._parts(one)
+        cells, deviations, _ = self.parts(one)
         values = [sum(factor * value for factor, value in zip(factors, cell, strict=False)) for cell in cells]
         error = math.hypot(*(factor * each for factor, each in zip(factors, deviations, strict=False)))
         low, high = 0.0 if column.low >= 0 else -math.inf, 0.0 if column.high <= 0 else math.inf
@@ -153,11 +214,11 @@ class Sums:
 
     def means(self, one: Asked) -> Answer:
         """Return the answer of a mean; None in cells whose count is within the noise."""
-        column, (cells, (e, e_1)) = self._table.columns[one.columns[0]], self._parts(one)
+        column, (cells, (e, e_1), _) = self.table.columns[one.columns[0]], self.parts(one)
         values: list[float | None] = []
         errors: list[float | None] = []
         for top, count in cells:
-            is_shown = count > self._hide * e_1
+            is_shown = count > self.hide * e_1
             t = top / count if is_shown else 0.0
             value = min(max(column.middle + column.width / 2 * t, column.low), column.high)
             values.append(value if is_shown else None)
@@ -166,20 +227,46 @@ class Sums:
 
     def variances(self, one: Asked) -> Answer:
         """Return the answer of a variance; None in cells whose count is within the noise."""
-        column, (cells, (e_2, e, e_1)) = self._table.columns[one.columns[0]], self._parts(one)
+        column, (cells, (e_2, e, e_1), _) = self.table.columns[one.columns[0]], self.parts(one)
         half = (column.width / 2) ** 2
         values: list[float | None] = []
         errors: list[float | None] = []
         for square, top, count in cells:
-            if count <= self._hide * e_1:
+            if count <= self.hide * e_1:
                 values.append(None)
                 errors.append(None)
                 continue
-            y, t = square / count, top / count
-            value = y - t * t + (e * e + (t * e_1) ** 2) / count**2
+            value, parts = variance_of(square, top, count, (e_2, e, e_1))
             values.append(half * min(max(value, 0.0), 1.0))
-            errors.append(half * math.hypot(e_2, 2 * t * e, (y - 2 * t * t) * e_1) / count)
+            errors.append(half * math.hypot(*parts))
         return Answer(one.text, values, errors)
+
+
+def variance_of(
+    square: float, top: float, count: float, errors: tuple[float, float, float]
+) -> tuple[float, list[float]]:
+    """Return a variance of values in [-1, 1] from noisy sums, and the error that each noise brings to it.
+
+    `errors`: the deviations of the noise in the sums of squares, of values and of rows.
+    """
+    (e_2, e, e_1), y, t = errors, square / count, top / count
+    value = y - t * t + (e * e + (t * e_1) ** 2) / count**2
+    return value, [part / count for part in (e_2, 2 * t * e, (y - 2 * t * t) * e_1)]
+
+
+def spreads(sums: Sums, one: Asked) -> list[float | None]:
+    """Return a column's standard deviation in [-1, 1] by cell; None without squares or within the noise."""
+    (name,), by = one.columns, selectors(one, sums.table)
+    blocks = [sums.table.block(*powers, over=(name,), by=by) for powers in ((name, name), (name,), ())]
+    if not sums.has(blocks[0], one):
+        return [None] * blocks[0].cells
+    (squares, e_2), (tops, e), (counts, e_1) = (sums.of(block, one) for block in blocks)
+    result: list[float | None] = []
+    for square, top, count in zip(squares, tops, counts, strict=True):
+        value, parts = variance_of(square, top, count, (e_2, e, e_1)) if count > 0 else (0.0, [0.0])
+        is_clear = count > 0 and value > 2 * math.hypot(*parts)
+        result.append(math.sqrt(value) if is_clear else None)
+    return result
 
 
 def labels(answer: Asked, table: Table) -> list[dict[str, str]]:

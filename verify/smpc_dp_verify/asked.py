@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     """One statistic that a session asks for: text, kind, columns, groups (`by`), bins, and condition.
 
     `bins`: a number of bins, or, of random effects, the fewest values of a party. `edges`: inner ones.
-    `numbers`: of an earlier answer.
+    `numbers`: of an earlier answer. `part_of`: the text that stands for this one and others, or "".
     """
 
     text: str
@@ -64,6 +64,7 @@ class Asked(NamedTuple):
     where: tuple[tuple[str, Ranges], ...] = ()
     condition: str = ""
     numbers: tuple[tuple[float, ...], ...] = ()
+    part_of: str = ""
 
 
 class Term(NamedTuple):
@@ -145,7 +146,10 @@ def _parts(one: Asked, table: Table) -> list[Asked]:
         parts += [(f"{kind}({name})", Asked("", kind, (name,), one.by)) for kind in kinds]
     return [
         part._replace(
-            text=f"{text}{groups if part.by else ''}{under}", where=one.where, condition=one.condition
+            text=f"{text}{groups if part.by else ''}{under}",
+            where=one.where,
+            condition=one.condition,
+            part_of=one.text,
         )
         for text, part in parts
     ]
@@ -549,10 +553,16 @@ DEGREES: dict[tuple[str, bool], tuple[tuple[int, int], ...]] = {
 }
 
 
-def _of_quantiles(one: Asked, table: Table) -> list[Term]:
-    levels, by = [table.points(one.columns[0], one.bins or 1)], selectors(one, table)
+def levels_of(one: Asked, table: Table) -> list[Selector]:
+    """Return the bins of each level of a quantile's tree, the finest first."""
+    levels = [table.points(one.columns[0], one.bins or 1)]
     while (last := levels[-1]).cells > CHILDREN:
         levels.append(Selector(last.column, -(-last.cells // CHILDREN), last.thresholds[::CHILDREN]))
+    return levels
+
+
+def _of_quantiles(one: Asked, table: Table) -> list[Term]:
+    levels, by = levels_of(one, table), selectors(one, table)
     factors = {table.block(by=(*by, level)): min(level.cells, CHILDREN) / 4 for level in levels}
     return [Term(one.text, factors, 1.0, groups=math.prod(each.cells for each in by))]
 

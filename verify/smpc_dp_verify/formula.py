@@ -76,22 +76,32 @@ def factors_of(
 ) -> dict[Block, float]:
     """Return the sums (blocks) of a regression, X'X, X'y and y'y, each with its greatest factor c_b."""
     levels = {name: len(table.columns[name].values) for name in columns}
+    blocks, result = blocks_of_sums(columns, products, table, groups), dict[Block, float]()
+    for powers, cells, factor in _sums(columns[0], products, levels):
+        block = blocks[powers, cells]
+        result[block] = max(result.get(block, 0.0), factor)
+    return result
+
+
+def blocks_of_sums(
+    columns: Names, products: tuple[Names, ...], table: Table, groups: tuple[Selector, ...] = ()
+) -> dict[tuple[Names, frozenset[str]], Block]:
+    """Return the block of each sum of a regression, by its factors and the columns that it is split by."""
+    levels = {name: len(table.columns[name].values) for name in columns}
     sums = [*_sums(columns[0], products, levels)]
     maximal: dict[Names, list[frozenset[str]]] = {}
     for powers, cells, _ in sorted(sums, key=lambda one: -len(one[1])):
         sets = maximal.setdefault(powers, [])
         if cells not in sets and not any(cells < other for other in sets if len(other) > len(cells)):
             sets.append(cells)
-    result: dict[Block, float] = {}
     blocks: dict[tuple[Names, frozenset[str]], Block] = {}
-    for powers, cells, factor in sums:
-        if (block := blocks.get((powers, cells))) is None:
+    for powers, cells, _ in sums:
+        if (powers, cells) not in blocks:
             fitting = [one for one in maximal[powers] if cells <= one]
             sizes = [(math.prod(levels[name] for name in one), tuple(sorted(one))) for one in fitting]
             block = _block(powers, min(sizes)[1], levels, table)
-            block = blocks[powers, cells] = block._replace(selectors=(*groups, *block.selectors))
-        result[block] = max(result.get(block, 0.0), factor)
-    return result
+            blocks[powers, cells] = block._replace(selectors=(*groups, *block.selectors))
+    return blocks
 
 
 def _block(powers: Names, cells: Names, levels: dict[str, int], table: Table) -> Block:

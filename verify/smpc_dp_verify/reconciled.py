@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from smpc_dp_verify.columns import Block, Selector, Table
+from smpc_dp_verify.distributions import NORMAL, Distribution, distribution_of
 
 # Columns of a table that is reconciled.
 MOST_COLUMNS = 8
 
 
 class Noisy(NamedTuple):
-    """Noisy counts of the cells of some columns, in order, with the noise's standard deviation."""
+    """Noisy counts of the cells of some columns, in order, with the noise's standard deviation and law."""
 
     selectors: tuple[Selector, ...]
     counts: list[float]
     deviation: float
+    distribution: Distribution = NORMAL
 
 
 def is_count(block: Block) -> bool:
@@ -43,8 +45,7 @@ def reconciled(
     """Return the best counts of these cells from all noisy counts, and their deviation; `rows`: total."""
     sizes = {one: one.cells for one in axes}
     values, variance = [0.0] * math.prod(sizes.values()), 0.0
-    chosen_sets = (set_ for size in range(len(axes) + 1) for set_ in itertools.combinations(axes, size))
-    for chosen in chosen_sets:
+    for chosen in _subsets(axes):
         parts = [
             (_component(each, chosen), _precision(each, chosen))
             for each in noisy
@@ -61,6 +62,43 @@ def reconciled(
             values[index] += mean[tuple(cell[position] for position in positions)] / spread
         variance += square / spread**2 * math.prod(1 - 1 / one.cells for one in chosen)
     return values, math.sqrt(variance)
+
+
+def distribution_in_cell(
+    axes: tuple[Selector, ...], noisy: Sequence[Noisy], *, is_known: bool
+) -> Distribution:
+    """Return the law of the error of one of the best counts; `is_known`: whether the total is.
+
+    It is that of a sum of the noises in all cells of all noisy counts, which enter alike where the same of
+    the columns have the same cell.
+    """
+    if all(each.distribution.is_normal for each in noisy):
+        return NORMAL
+    parts = []
+    for each in noisy:
+        shared, weights = [one for one in axes if one in each.selectors], {}
+        for chosen in _subsets(shared):
+            whole = sum(_precision(other, chosen) for other in noisy if {*chosen} <= {*other.selectors})
+            weight = _precision(each, chosen) / whole
+            spread = math.prod(one.cells for one in axes if one not in chosen)
+            weights[chosen] = 0.0 if is_known and not chosen else weight / spread
+        rest = math.prod(one.cells for one in each.selectors if one not in shared)
+        for equal in _subsets(shared):
+            factor = sum(
+                weight * math.prod((one in equal) - 1 / one.cells for one in chosen)
+                for chosen, weight in weights.items()
+            )
+            count = rest * math.prod(one.cells - 1 for one in shared if one not in equal)
+            if factor and count:
+                # noises that enter alike are together one of as many times the shares
+                laplace = tuple((weight, shape * count) for weight, shape in each.distribution.laplace)
+                distribution = Distribution(each.distribution.normal, laplace)
+                parts.append((factor * each.deviation * math.sqrt(count), distribution))
+    return distribution_of(parts, is_sum=True)
+
+
+def _subsets(axes: Sequence[Selector]) -> Iterator[tuple[Selector, ...]]:
+    return (chosen for size in range(len(axes) + 1) for chosen in itertools.combinations(axes, size))
 
 
 def _precision(noisy: Noisy, chosen: tuple[Selector, ...]) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from smpc_dp_verify.asked import COX, Term, terms_of
-from smpc_dp_verify.columns import Block, number
+from smpc_dp_verify.asked import COX, Asked, Term, terms_of
+from smpc_dp_verify.columns import Block, Table, number
 from smpc_dp_verify.division import Division, balanced, blocks_of, deviations, divided, lacking_choices
 from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.joint import LEAST_VARIANCE, LaplaceLosses
@@ -52,6 +52,17 @@ class Planned(NamedTuple):
     of_laplace: float = 0.0
     pure: frozenset[Block] = frozenset()
     is_private: Callable[[int], bool] = lambda _: True
+
+    def is_laplace(self, block: Block) -> bool:
+        """Tell whether a block has Laplace noise."""
+        return self.laplace is not None and (not self.pure or block in self.pure)
+
+    def has_laplace(self, one: Asked, table: Table) -> bool:
+        """Tell whether an answer is computed from sums with Laplace noise."""
+        blocks = [block for term in terms_of(one, table) for block in term.value.factors]
+        # of complete rows there may be a count in another's place
+        every = {*blocks, *(block._replace(lacking=True) for block in blocks if not block.powers)}
+        return any(each.block in every and self.is_laplace(each.block) for each in self.scaled)
 
 
 def of_range(request: Given, given: Mapping[str, Any], counted: int) -> Planned:

@@ -20,9 +20,11 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 
 from smpc_dp_verify import ristretto
-from smpc_dp_verify.answers import SHOWN, Answer
+from smpc_dp_verify.answers import SHOWN
 from smpc_dp_verify.encodings import party_set, read_set, tuple_hash, uint
 from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.estimates import OF_ROWS, Estimates
+from smpc_dp_verify.numbers import NEAR
 from smpc_dp_verify.session import has_small_order
 from smpc_dp_verify.stored import Certificate, Failed, Stored, demand, read_object, read_stored, session_of
 from smpc_dp_verify.sum_plan import Shares, read_shares
@@ -33,8 +35,6 @@ from smpc_dp_verify.vector import opens
 HOLDS, FAILS, NO_SESSION, SOME_RUN, NOTHING_SIGNED, TWO_RESULTS = 0, 1, 3, 4, 6, 8
 DIGEST = re.compile("[0-9a-f]{64}")
 CLOSE = 1e-12
-# What another order of operations makes of an answer, as a part of it or of its noise.
-NEAR = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +198,7 @@ class SignedRun:
         self.sums = sums.of_total(_elements(stored.body))
         self.bound = (session.protocol.encode(), uint(session.version))
         self.numbers = {name: number for number, name in enumerate(session.names, 1)}
+        self.unclear: list[str] = []
 
     def _hash(self, label: str, *parts: bytes) -> bytes:
         return tuple_hash(label, *self.bound, self.stored.run, *parts)
@@ -344,7 +345,7 @@ class SignedRun:
         """Names of the file's fields that this auditor does not compare with the signed total."""
         sums = self.sums
         if sums.has_records and self.shares is not None:
-            return self.shares.unchecked
+            return (*self.shares.unchecked, *self.unclear)
         if sums.has_records:
             return ("operation", "estimates", "rows", "present", "counted", "privacy")
         noise = ("range", "standard_error", "curator_standard_error", "bias", "privacy")
@@ -423,11 +424,13 @@ class SignedRun:
         for name, value in claimed.items():
             demand(stored.fields["privacy"][name] == value, "wrong-result", f"privacy.{name}")
         self._check_guarantee(stored.fields["privacy"].get("guarantee"), claimed)
+        listed, hide, outside = stored.fields["estimates"], stored.fields["hide"], 1 - stored.fields["level"]
         if shares.asked is not None:
-            check_order([*shares.asked], stored.fields["estimates"])
-        hide = stored.fields["hide"]
-        for one in shares.answers(total, variance, numbers, SHOWN if hide is None else hide):
-            _check_answer(one, shares.cells(one.statistic), stored.fields["estimates"])
+            check_order([*shares.asked], listed)
+        if stored.fields["simultaneous"]:
+            outside /= max(1, len(listed))
+        for one in shares.estimates(total, variance, numbers, SHOWN if hide is None else hide, outside):
+            self.unclear += check_estimates(one, listed)
 
     def _check_guarantee(self, guarantee: Any, claimed: dict[str, Any]) -> None:
         """Raise Failed unless a guarantee, where there is one, has the numbers, relation and unit claimed."""
@@ -551,15 +554,23 @@ def check_order(asked: Sequence[str], estimates: Any) -> None:
     demand(order == sorted(order), "wrong-result", "the order of estimates")
 
 
-def _check_answer(one: Answer, cells: list[dict[str, str]], estimates: list[dict[str, Any]]) -> None:
-    """Refuse estimates of an answer with other cells, values or standard errors."""
-    own = [each for each in estimates if each["statistic"] == one.statistic]
-    fits = len(own) == len(one.values)
-    for each, cell, value, error in zip(own, cells, one.values, one.errors, strict=fits):
-        fits = fits and each.get("cell") == cell
-        for name, number in (("value", value), ("standard_error", error)):
-            fits = fits and _is_near(each.get(name), number, error or 0.0)
-    demand(fits, "wrong-result", f"estimates of {one.statistic}")
+def check_estimates(right: Estimates, listed: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the fields of an answer's estimates that programs may differ in; raise Failed for wrong ones."""
+    own, text = [each for each in listed if each["statistic"] == right.statistic], right.statistic
+    demand(len(own) == len(right.each), "wrong-result", f"the number of estimates of {text}")
+    unclear: dict[str, None] = {}
+    for each, (name, unit, cell, numbers, scales) in zip(own, right.each, strict=True):
+        error = numbers["standard_error"] or 0.0
+        errors = dict.fromkeys(OF_ROWS, right.row_error) | dict(scales)
+        for key, word in {"cell": cell, "name": name, "unit": unit, **right.words}.items():
+            demand(each.get(key) == word, "wrong-result", f"{key} in the estimates of {text}")
+        for key, number in numbers.items():
+            if number is not None and math.isnan(number):
+                unclear[f"{key} in the estimates of {text}"] = None
+                continue
+            is_near = _is_near(each.get(key), number, errors.get(key, error))
+            demand(is_near, "wrong-result", f"{key} in the estimates of {text}")
+    return [*unclear]
 
 
 def _is_near(given: Any, number: float | None, error: float) -> bool:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp_verify.answers import Answer, Sums, is_computed, labels
+from smpc_dp_verify.answers import Sums
 from smpc_dp_verify.asked import EFFECTS, LOOPS, Asked, read_loop
 from smpc_dp_verify.columns import Table, number, read_budget, read_table, with_parties
 from smpc_dp_verify.errors import Refused, TooMany, required
+from smpc_dp_verify.estimates import Estimates, estimates, is_estimated
 from smpc_dp_verify.graph import SECURITY, honest_in_sums
 from smpc_dp_verify.record_noise import ABOVE, BELOW, Planned, of_range, of_ratios
 from smpc_dp_verify.record_plan import Given, digest_of, ends_of, read_given, read_rows
@@ -26,10 +27,7 @@ MOST_COORDINATES, MOST_BLOCKS = 1 << 22, 8192
 # Below it the noise depends on how an account is rounded, and is not planned here.
 LEAST_EPSILON = 1e-5
 # Of a result: what of its estimates and of its privacy is not computed here.
-UNCHECKED_NUMBERS = (
-    *("level", "name", "unit", "over", "note", "noise", "sampling_error", "p_value", "population_low"),
-    *("population_high", "unreconciled", "part_of", "follow_up"),
-)
+UNCHECKED_NUMBERS = ("note", "follow_up")
 UNCHECKED_WORDS = ("privacy.claim", "privacy.assumptions", "privacy.not_protected")
 
 
@@ -76,11 +74,12 @@ class Shares:
         """What of a result's numbers and its question is not computed here."""
         if self.plan is None:
             return ("estimates", *UNCHECKED_WORDS)
-        request, _ = self.plan
-        others = [one.text for one in request.asked if not is_computed(one, request.table)]
+        request, planned = self.plan
+        others = [one.text for one in request.asked if not is_estimated(one, request.table, planned)]
         return (
-            "intervals",
             *UNCHECKED_NUMBERS,
+            # nothing that is computed depends on it
+            *(("level",) if len(others) == len(request.asked) else ()),
             *UNCHECKED_WORDS,
             *(f"estimates of {text}" for text in others),
         )
@@ -90,14 +89,14 @@ class Shares:
         """What is asked for, by its text, in order; None of answers that take several requests."""
         return None if self.plan is None else {one.text: one for one in self.plan[0].asked}
 
-    def cells(self, statistic: str) -> list[dict[str, str]]:
-        """Return by column the label of each cell of an answer of one request, in order."""
-        return [] if self.plan is None else labels((self.asked or {})[statistic], self.plan[0].table)
+    def estimates(
+        self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float, outside: float
+    ) -> list[Estimates]:
+        """Return what the ring elements of some parties' total give, of the answers that are computed.
 
-    def answers(
-        self, total: Sequence[int], variance: int, numbers: Sequence[int], hide: float
-    ) -> list[Answer]:
-        """Return the answers that the ring elements of some parties' total give, where they are computed."""
+        `hide`: a count is shown from so many deviations of its noise on. `outside`: the probability that an
+        interval misses.
+        """
         if self.plan is None:
             return []
         request, planned = self.plan
@@ -110,8 +109,9 @@ class Shares:
             numbers,
             self.rows_of(numbers),
             hide,
+            lambda block: len(numbers) / self.counted if planned.is_laplace(block) else None,
         )
-        return sums.answers(request.asked)
+        return [*estimates(sums, request.asked, planned, outside)]
 
 
 def read_shares(sums: SessionSums) -> Shares | None:

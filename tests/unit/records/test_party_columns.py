@@ -470,8 +470,9 @@ def test_the_second_auditor_computes_no_answer_about_lost_parties_alone() -> Non
     given = with_parties(GIVEN | {"ask": ask}, PARTIES)
     shares = read_shares(read_sums(session_of(given)))
     assert shares is not None
-    made = shares.answers([1 << 60] * shares.length, shares.most, (0, 1), 0.0)
-    is_shown = [[value is not None for value in (*one.values, *one.errors)] for one in made]
+    made = shares.estimates([1 << 60] * shares.length, shares.most, (0, 1), 0.0, 0.1)
+    names = ("value", "standard_error")
+    is_shown = [[each.numbers[name] is not None for name in names for each in one.each] for one in made]
     assert is_shown == [[False] * 2, [False] * 2, [True] * 2, [False] * 4, [False] * 4, [True] * 4]
 
 

@@ -29,6 +29,7 @@ from smpc_dp_lab.vectors.signed_results import CHECKED, KEEP, RECEIVER, SCENARIO
 from smpc_dp_verify import __main__ as second_command
 from smpc_dp_verify import result as second
 from smpc_dp_verify import stored as second_form
+from smpc_dp_verify.sums import read_file, read_sums
 from tests.command import smpc_dp
 
 VECTORS = Path(__file__).parents[3] / "protocols" / "secagg" / "vectors"
@@ -202,13 +203,86 @@ def test_answers_of_records_follow_from_the_signed_total(protocol: str, tmp_path
         unchecked = second.audit_result(file, session).unchecked
         # of GOPA the second auditor plans no noise
         assert ("operation" in unchecked) == ("estimates" in unchecked) == (protocol == "gopa")
-        assert ("intervals" in unchecked) == (protocol == "secagg")
+        assert ("note" in unchecked) == (protocol == "secagg")
     for name in ("value", "standard_error"):
         result = scenario.result()
         result["estimates"][0][name] = 7.0
         file, session = stored(tmp_path, scenario, result)
         assert audit_result(file, session=session).check == Check.WRONG_RESULT
         assert second.audit_result(file, session).code == (1 if protocol == "secagg" else 4)
+
+
+COMPUTED: dict[str, dict[str, object]] = {
+    "normal": {
+        "ask": ["count", "ill", "mean(age)", "sum(age)", "variance(age)", "table1(ill) where age < 50"]
+    },
+    "laplace": {"ask": ["ill", "ill where age < 50", "count where age < 50", "count"]},
+    "both": {"split": "balanced", "ask": ["count", "mean(age)", "variance(age)", "heterogeneity(age)"]},
+    "pairs": {"ask": ["covariance(age, old)", "correlation(age, old)", "difference(age) by ill"]},
+    "fits": {"ask": ["regression(age ~ old)", "quantile(age, 0.1, 0.5)"]},
+    "groups": {"ask": ["missing(age) by ill", "risk(old) by ill where age < 50"], "split": "balanced"},
+}
+
+
+def answered(kind: str) -> RecordScenario:
+    """Return a scenario whose answers the second auditor computes."""
+    columns: dict[str, Any] = {
+        "age": {"lower": 0, "upper": 90, "step": 1},
+        "ill": {"values": ["n", "y"], "other": "n", "missing": False},
+        "old": {"lower": 0, "upper": 1, "step": 1},
+    }
+    records = {"unit": "record", "rows": "private", "max_rows": 5, "rows_expected": 20, "columns": columns}
+    return RecordScenario("records", "", RECORDS | COMPUTED[kind] | {"records": records}, kind="statistics")
+
+
+@pytest.mark.parametrize("kind", COMPUTED)
+def test_both_find_a_changed_number_or_word_of_an_estimate(kind: str, tmp_path: Path) -> None:
+    scenario = answered(kind)
+    result = scenario.result(hide=0.0)
+    file, session = stored(tmp_path, scenario, result)
+    assert both(file, session).code == 4
+    unchecked = {*second.audit_result(file, session).unchecked}
+    read = second_form.read_stored(second_form.read_object(file))
+    assert read is not None
+    known = read_file(scenario.text.encode())
+    assert not isinstance(known, bytes)
+    signed = second.SignedRun(read, read_sums(known))
+    signed.check_run()
+    words, laws, changed = {"name", "unit", "part_of", "noise"}, set(), 0
+    for one in read.fields["estimates"]:
+        if f"estimates of {one['statistic']}" in unchecked:
+            continue
+        laws.add(one["noise"])
+        for name in {*one} - unchecked - {"statistic", "cell"}:
+            right = one[name]
+            more = 1e-4 + 1e-6 * (one["standard_error"] or 0.0)
+            one[name] = "7" if name in words else 7.125 if right is None else right * (1 + 1e-6) + more
+            with pytest.raises(second_form.Failed) as failed:
+                signed.check_numbers()
+            assert failed.value.check == "wrong-result"
+            assert str(failed.value) == f"{name} in the estimates of {one['statistic']}"
+            one[name] = right
+            changed += 1
+    expected = {"both": {"laplace", "normal"}, "pairs": {"normal"}, "fits": {"normal"}, "groups": {"laplace"}}
+    assert "level" not in unchecked
+    assert laws == expected.get(kind, {kind})
+    assert changed >= 18
+    signed.check_numbers()
+
+
+def test_the_second_auditor_says_where_no_interval_depends_on_the_level(tmp_path: Path) -> None:
+    asked = RECORDS | {"records": AGES, "ask": ["heterogeneity(age)"]}
+    scenario = RecordScenario("records", "", asked, kind="statistics")
+    unchecked = second.audit_result(*stored(tmp_path, scenario, scenario.result())).unchecked
+    assert {"level", "note", "follow_up", "estimates of heterogeneity(age)"} <= {*unchecked}
+
+
+@pytest.mark.parametrize("change", [{"level": 0.9}, {"simultaneous": True}], ids=str)
+def test_both_find_intervals_of_another_level(change: dict[str, Any], tmp_path: Path) -> None:
+    scenario = answered("laplace")
+    changed = scenario.result() | change
+    assert both(*stored(tmp_path, scenario, changed)).check == Check.WRONG_RESULT
+    assert both(*stored(tmp_path, scenario, scenario.result(**change))).code == 4
 
 
 class OtherPlan(RecordScenario):
@@ -266,8 +340,8 @@ def test_both_take_results_with_each_kind_of_noise(name: str, tmp_path: Path) ->
     file, session = stored(tmp_path, scenario, scenario.result())
     assert both(file, session).code == 4
     unchecked = second.audit_result(file, session).unchecked
-    assert unchecked[0] == ("intervals" if "law" in name else "estimates")
-    assert ("over" in unchecked) == ("law" in name)
+    assert unchecked[0] == ("note" if "law" in name else "estimates")
+    assert ("follow_up" in unchecked) == ("law" in name)
     assert {"privacy.claim", "privacy.assumptions", "privacy.not_protected"} <= {*unchecked}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ from smpc_dp_verify.errors import Refused
 from smpc_dp_verify.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp_verify.graph import honest_in_sums, sparse_threshold
 from smpc_dp_verify.joint import LaplaceLosses
-from smpc_dp_verify.result import check_order
+from smpc_dp_verify.result import check_estimates, check_order
 from smpc_dp_verify.session import Session
 from smpc_dp_verify.sum_plan import Shares, read_shares
 from smpc_dp_verify.sums import read_sums
@@ -155,30 +157,37 @@ def test_both_take_the_same_of_rounds_that_differ_by_rounding_errors(seed: int) 
 
 
 def find_the_same(checked: Any, shares: Shares, parties: int, seed: int) -> None:
-    """Compare values and standard errors of drawn totals."""
+    """Compare values and standard errors of drawn totals, and all else that is computed here."""
     rng = np.random.default_rng(seed)
     low, high = (side.astype(np.float64) for side in checked.request.bounds)
     numbers = sorted(rng.choice(parties, max(3, parties - 1), replace=False).tolist())
     part = rng.random(len(low)) * rng.choice([0.001, 1.0])
     total = np.rint(len(numbers) * (low + part * (high - low))).astype(np.int64)
     hide = float(rng.choice([0.0, 3.0]))
-    expected = checked.answers(total, numbers, level=0.9, simultaneous=False, hide=hide)
+    together, level = bool(rng.random() < 0.3), float(rng.choice([0.5, 0.9, 0.999]))
+    expected = checked.answers(total, numbers, level=level, simultaneous=together, hide=hide)
     elements = [int(value) - len(numbers) * int(checked.encoding.lowest) for value in total]
-    own = shares.answers(elements, int(checked.variance), numbers, hide)
+    outside = (1 - level) / (len(expected.estimates) if together else 1)
+    own = shares.estimates(elements, int(checked.variance), numbers, hide, outside)
     computed = {one.statistic for one in own}
     others = {f"estimates of {one.text}" for one in checked.request.statistics if one.text not in computed}
     # the other ones are fields of every result
     assert {one for one in shares.unchecked if one.startswith("estimates")} == others
     check_order([*(shares.asked or {})], [{"statistic": each.statistic} for each in expected.estimates])
     for one in own:
-        found = [*zip(one.values, one.errors, strict=True)]
+        found = [(each.numbers["value"], each.numbers["standard_error"]) for each in one.each]
         first = [(each.value, each.standard_error) for each in expected.of(one.statistic)]
         assert len(found) == len(first)
-        assert shares.cells(one.statistic) == [each.cell for each in expected.of(one.statistic)]
+        assert [each.cell for each in one.each] == [each.cell for each in expected.of(one.statistic)]
         for (value, error), (right, size) in zip(found, first, strict=True):
             assert (value is None, error is None) == (right is None, size is None)
             assert value is None or value == pytest.approx(right, rel=1e-9, abs=1e-9 * (size or 0.0))
             assert error is None or error == pytest.approx(size, rel=1e-9)
+    fields: list[Given] = json.loads(msgspec.json.encode(expected.estimates))
+    for one in own:
+        unclear = [name for name in check_estimates(one, fields) if not name.startswith("p_value")]
+        has_tree = one.words["noise"] == "laplace" and one.statistic.startswith(("quantile", "median"))
+        assert not unclear or has_tree or outside < 1e-4
 
 
 @pytest.mark.thin(32)
@@ -213,15 +222,14 @@ def test_both_reconcile_a_count_that_follows_from_another_once() -> None:
     total = np.rint(9 * (0.5 * low + 0.5 * high) * np.linspace(0.3, 1.0, len(low))).astype(np.int64)
     answers = checked.answers(total, range(9), level=0.9, simultaneous=False)
     elements = [int(value) - 9 * int(checked.encoding.lowest) for value in total]
-    for one in shares.answers(elements, int(checked.variance), range(9), 3.0):
-        expected = [(each.value, each.standard_error) for each in answers.of(one.statistic)]
-        shown = [pair for pair in expected if pair[0] is not None]
-        assert [value for value in one.values if value is not None] == pytest.approx(
-            [value for value, _ in shown], rel=1e-9
-        )
-        assert [error for error in one.errors if error is not None] == pytest.approx(
-            [error for _, error in expected if error is not None], rel=1e-9
-        )
+    for one in shares.estimates(elements, int(checked.variance), range(9), 3.0, 0.1):
+        for name in ("value", "standard_error"):
+            expected = [getattr(each, name) for each in answers.of(one.statistic)]
+            found = [each.numbers[name] for each in one.each]
+            assert [number is None for number in found] == [number is None for number in expected]
+            assert [number for number in found if number is not None] == pytest.approx(
+                [number for number in expected if number is not None], rel=1e-9
+            )
 
 
 @pytest.mark.long
