@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from smpc_dp_verify.asked import COX, Asked, Term, terms_of
 from smpc_dp_verify.columns import Block, Table, number
 from smpc_dp_verify.division import Division, balanced, blocks_of, deviations, divided, lacking_choices
+from smpc_dp_verify.errors import TooMany
 from smpc_dp_verify.gaussian import gaussian_mu
 from smpc_dp_verify.joint import LEAST_VARIANCE, LaplaceLosses
 from smpc_dp_verify.record_plan import FINE, Given, mixed_error, scaled_blocks
@@ -179,7 +180,11 @@ def _mixed(request: Given, division: Division, epsilon: float, delta: float, cou
     spent = of_one_row({block: math.sqrt(2.0) * of_a_row(block, table) / spread[block] for block in pure})
     l1 = moves.l1(by_kind[True])
     scale = _scale(l1, min(spent, epsilon))
-    losses = LaplaceLosses(scale, moves.of_each_block(by_kind[True]), l1)
+    each = moves.of_each_block(by_kind[True])
+    if sum(each) > l1:
+        # a plan may count what a row moves in all blocks, which is less than these moves together
+        raise TooMany("the moves that no row makes together")
+    losses = LaplaceLosses(scale, each, l1)
     planned = of_one_row({block: max(distance(block, table), BELOW) / spread[block] ** 2 for block in blocks})
     part = l2**2 / (planned * counted * SEARCH_PARTS)
 
